@@ -1,0 +1,56 @@
+"""The one function that bounds a joint command; simulation, policy node and guard all call it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import array_api_compat
+
+Array = Any  # a numpy array or a torch tensor
+
+
+def limit_position(
+    target: Array,
+    last_command: Array,
+    measured: Array,
+    *,
+    lower: Array,
+    upper: Array,
+    max_step: Array,
+    max_tracking_error: Array,
+) -> Array:
+    """Bound a position target (..., J) in rad; returns an array of the same shape.
+
+    The step bound is counted from the last command, not from the measured position, which lags: a
+    limiter that integrates from the lagging measurement makes the arm crawl. |command - measured| is
+    bounded apart, so the command cannot run away from a blocked arm. The bounds are applied in rising
+    order of precedence (tracking, step, position); for a last command inside the position limits the
+    result obeys step and position bounds exactly.
+    """
+    xp = array_api_compat.array_namespace(target, last_command, measured)
+    bounded = xp.clip(target, measured - max_tracking_error, measured + max_tracking_error)
+    bounded = xp.clip(bounded, last_command - max_step, last_command + max_step)
+    return xp.clip(bounded, lower, upper)
+
+
+def limit_velocity(
+    target: Array,
+    last_command: Array,
+    measured: Array,
+    *,
+    lower: Array,
+    upper: Array,
+    max_velocity: Array,
+    max_step: Array,
+    stop_time_s: float,
+) -> Array:
+    """Bound a velocity target (..., J) in rad/s.
+
+    last_command: last velocity sent, rad/s; measured: joint position, rad. max_step bounds the change
+    of velocity per command. Near a position limit the speed toward it falls linearly to zero over
+    `stop_time_s`, and turns inward beyond it.
+    """
+    xp = array_api_compat.array_namespace(target, last_command, measured)
+    bounded = xp.clip(target, last_command - max_step, last_command + max_step)
+    bounded = xp.clip(bounded, (lower - measured) / stop_time_s, (upper - measured) / stop_time_s)
+    return xp.clip(bounded, -max_velocity, max_velocity)
