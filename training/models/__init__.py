@@ -1,0 +1,4 @@
+"""Policies and critics: actor_critic, normalizer, activations.
+
+Imports torch, and config for the sizes.
+"""
