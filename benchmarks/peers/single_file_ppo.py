@@ -1,0 +1,126 @@
+"""PPO in one file, in the style of CleanRL, on our VecEnv: `python single_file_ppo.py SEED` → JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import torch
+from timing import Clock, make_env
+from torch import nn
+from torch.distributions import Normal
+
+NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 128, 32, 5, 8
+GAMMA, LAMBDA, CLIP, LEARNING_RATE, TARGET_KL = 0.97, 0.9, 0.2, 1e-3, 0.02
+CHECK_EVERY = 8192
+
+
+def layer(inputs, outputs, std=np.sqrt(2)):
+    linear = nn.Linear(inputs, outputs)
+    nn.init.orthogonal_(linear.weight, std)
+    nn.init.zeros_(linear.bias)
+    return linear
+
+
+class Agent(nn.Module):
+    def __init__(self, obs_dim, action_dim):
+        super().__init__()
+        self.critic = nn.Sequential(
+            layer(obs_dim, 128), nn.Tanh(), layer(128, 128), nn.Tanh(), layer(128, 1, 1.0)
+        )
+        self.actor = nn.Sequential(
+            layer(obs_dim, 128), nn.Tanh(), layer(128, 128), nn.Tanh(), layer(128, action_dim, 0.01)
+        )
+        self.log_std = nn.Parameter(torch.zeros(1, action_dim))
+
+    def forward(self, obs, action=None):
+        mean = self.actor(obs)
+        normal = Normal(mean, self.log_std.exp().expand_as(mean))
+        action = normal.sample() if action is None else action
+        log_prob = normal.log_prob(action).sum(1)
+        return action, log_prob, normal.entropy().sum(1), self.critic(obs).flatten()
+
+
+def main(seed: int) -> dict:
+    torch.set_num_threads(1)
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    env = make_env(NUM_ENVS)
+    agent = Agent(env.obs_dim, env.action_dim)
+    optimizer = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE, eps=1e-5)
+    shape = (NUM_STEPS, NUM_ENVS)
+    observations = torch.zeros((*shape, env.obs_dim))
+    actions = torch.zeros((*shape, env.action_dim))
+    log_probs, rewards, values, dones = (torch.zeros(shape) for _ in range(4))
+    batch = NUM_STEPS * NUM_ENVS
+    learning_rate = LEARNING_RATE
+    clock = Clock()
+    obs = torch.tensor(env.reset(seed))
+    steps, next_check = 0, CHECK_EVERY
+    while True:
+        for t in range(NUM_STEPS):
+            observations[t] = obs
+            with torch.no_grad():
+                action, log_prob, _, value = agent(obs)
+            actions[t], log_probs[t], values[t] = action, log_prob, value
+            step = env.step(action.numpy())
+            rewards[t] = torch.from_numpy(step.reward)
+            if len(step.done_ids):  # time-outs: add the value of the true last observation
+                with torch.no_grad():
+                    tail = agent.critic(torch.from_numpy(step.final_obs)).flatten()
+                cut = torch.from_numpy(step.truncated[step.done_ids])
+                rewards[t, step.done_ids] += GAMMA * tail * cut
+            dones[t] = torch.from_numpy(step.terminated | step.truncated)
+            obs = torch.tensor(step.obs)
+        steps += batch
+        with torch.no_grad():
+            next_value = agent.critic(obs).flatten()
+            advantages = torch.zeros_like(rewards)
+            last = torch.zeros(NUM_ENVS)
+            for t in reversed(range(NUM_STEPS)):
+                alive = 1.0 - dones[t]
+                following = next_value if t == NUM_STEPS - 1 else values[t + 1]
+                delta = rewards[t] + GAMMA * following * alive - values[t]
+                last = delta + GAMMA * LAMBDA * alive * last
+                advantages[t] = last
+            returns = advantages + values
+        flat = [x.flatten(0, 1) for x in (observations, actions, log_probs, advantages, returns)]
+        for _ in range(EPOCHS):
+            order = torch.randperm(batch)
+            for start in range(0, batch, batch // MINIBATCHES):
+                o, a, old, advantage, target = (
+                    x[order[start : start + batch // MINIBATCHES]] for x in flat
+                )
+                _, log_prob, entropy, value = agent(o, a)
+                log_ratio = log_prob - old
+                ratio = log_ratio.exp()
+                with torch.no_grad():
+                    kl = ((ratio - 1) - log_ratio).mean()
+                    if kl > 2 * TARGET_KL:
+                        learning_rate = max(1e-5, learning_rate / 1.5)
+                    elif kl < TARGET_KL / 2:
+                        learning_rate = min(1e-2, learning_rate * 1.5)
+                    optimizer.param_groups[0]["lr"] = learning_rate
+                advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
+                policy_loss = torch.max(
+                    -advantage * ratio, -advantage * ratio.clamp(1 - CLIP, 1 + CLIP)
+                ).mean()
+                loss = policy_loss + 0.5 * ((value - target) ** 2).mean() - 0.0 * entropy.mean()
+                optimizer.zero_grad()
+                loss.backward()
+                nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
+                optimizer.step()
+        if steps >= next_check:
+            next_check += CHECK_EVERY
+
+            def act(x):
+                with torch.no_grad():
+                    return agent.actor(torch.from_numpy(x)).numpy()
+
+            if clock.check(steps, act):
+                return clock.result()
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(int(sys.argv[1]))))
