@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..contract.errors import ConfigError
-from ..robot.description import RobotDescription
-from ..robot.urdf import UrdfJoint, chain
-from .rotations import matrix_to_quat
+from rlinf_ros.contract.errors import ConfigError
+from rlinf_ros.robot.description import RobotDescription
+from rlinf_ros.robot.urdf import UrdfJoint, chain
+from rlinf_ros.pipeline.rotations import matrix_to_quat
 
 Array = Any  # a numpy or torch array
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from array_api_compat import array_namespace
 
-from ..contract.errors import ConfigError
+from rlinf_ros.contract.errors import ConfigError
 
 Array = Any  # a numpy or torch array
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..contract.errors import ConfigError, nearest
-from .urdf import UrdfJoint
+from rlinf_ros.contract.errors import ConfigError, nearest
+from rlinf_ros.robot.urdf import UrdfJoint
 
 Vector = npt.NDArray[np.float64]
 
@@ -191,7 +191,7 @@ def load_robot(name_or_path: str | Path) -> RobotDescription:
     source tree), and in share/rlinf_ros/robots of each ROS 2 prefix and of this Python.
     Raises ConfigError for an unknown name and for anything wrong in the files.
     """
-    from .reading import read_robot  # yaml and URDF reading, used only here
+    from rlinf_ros.robot.reading import read_robot  # yaml and URDF reading, used only here
 
     text = str(name_or_path)
     if isinstance(name_or_path, Path) or os.sep in text or text.endswith((".yaml", ".yml")):

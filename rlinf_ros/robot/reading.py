@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..contract.errors import ConfigError
-from ..contract.fields import Fields, parse_yaml, read_text
-from .description import (
+from rlinf_ros.contract.errors import ConfigError
+from rlinf_ros.contract.fields import Fields, parse_yaml, read_text
+from rlinf_ros.robot.description import (
     Driver,
     Frames,
     Joint,
@@ -20,7 +20,7 @@ from .description import (
     Simulation,
     Table,
 )
-from .urdf import UrdfJoint, chain, read_urdf
+from rlinf_ros.robot.urdf import UrdfJoint, chain, read_urdf
 
 SCHEMA = "rlinf_ros/robot/v1"
 

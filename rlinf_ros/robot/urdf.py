@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..contract.errors import ConfigError, nearest
+from rlinf_ros.contract.errors import ConfigError, nearest
 
 
 @dataclass(frozen=True, eq=False)
