@@ -36,7 +36,7 @@ class EnvConfig(Section):
     path: ClassVar[str] = "env"
     robot: str = "ur5e"
     task: str = "reach"
-    contract: str = "reach"
+    contract: str | None = None  # None: the one that the task names
     num_envs: int = limited(128, 1)
     stages: int = limited(1, 1)
     threads: int = limited(0, 0)  # physics threads per stage; 0 = one per core

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import importlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +14,7 @@ from rlinf_ros.contract.errors import ConfigError, nearest
 from rlinf_ros.pipeline.kinematics import Kinematics
 from rlinf_ros.pipeline.terms import Context
 from rlinf_ros.robot.description import RobotDescription
+from rlinf_ros_training.userfile import is_reference, load_object
 
 Array = npt.NDArray[np.float64]
 BUILT_IN = {"reach": "reach:Reach", "reach_position": "reach:ReachPosition"}
@@ -68,26 +67,15 @@ def find_task(name: str) -> type[Task]:
     """`reach`, or `path/to/file.py:ClassName` for a task of your own. Raises ConfigError."""
     if name in BUILT_IN:
         module_name, class_name = BUILT_IN[name].split(":")
-        module = importlib.import_module(f"{__package__}.{module_name}")
-        return getattr(module, class_name)
-    path, _, class_name = name.rpartition(":")
-    if not path.endswith(".py"):
+        return getattr(importlib.import_module(f"{__package__}.{module_name}"), class_name)
+    if not is_reference(name):
         raise ConfigError(
             f"no task '{name}'",
             where="env.task",
             allowed=[*BUILT_IN, "path/to/file.py:ClassName"],
             fix=nearest(name, BUILT_IN),
         )
-    if not Path(path).is_file():
-        raise ConfigError(f"no such file: {path}", where="env.task")
-    spec = importlib.util.spec_from_file_location(f"rlinf_task_{Path(path).stem}", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses in the user's file look their module up
-    spec.loader.exec_module(module)
-    found = {n for n, o in vars(module).items() if isinstance(o, type) and issubclass(o, Task)}
-    if class_name not in found:
-        raise ConfigError(
-            f"{path} has no Task class '{class_name}'", where="env.task", allowed=sorted(found)
-        )
-    return getattr(module, class_name)
+    task = load_object(name, "env.task")
+    if not (isinstance(task, type) and issubclass(task, Task)):
+        raise ConfigError(f"'{name}' is not a Task class", where="env.task")
+    return task
