@@ -11,10 +11,11 @@ from typing import Any
 import array_api_compat
 import numpy as np
 
+from ..contract.errors import ConfigError
 from ..contract.model import Contract
 from ..robot.description import RobotDescription
 from .fit import check_fits
-from .limits import limit_position, limit_velocity
+from .limits import bound, limit_position, limit_velocity
 from .observation import format_table
 from .terms import RawState
 
@@ -33,6 +34,7 @@ class ActionPipeline:
         names = robot.joint_names
         # Column in the action of each robot joint: check_fits has proved that each has exactly one.
         self._column = np.array([self.spec.joints.index(name) for name in names])
+        self._joint = np.argsort(self._column)  # the way back
         types = np.array([term.type for term in self.spec.terms for _ in term.joints])[self._column]
         scale = np.array([s for term in self.spec.terms for s in term.scale])[self._column]
         offset = np.array([o for term in self.spec.terms for o in term.offset])[self._column]
@@ -46,7 +48,11 @@ class ActionPipeline:
         self._lower = robot.lower + limits.position_margin_rad
         self._upper = robot.upper - limits.position_margin_rad
         if np.any(self._lower >= self._upper):
-            raise ValueError("position_margin_rad leaves a joint no room")
+            raise ConfigError(
+                "leaves a joint no room",
+                where=f"contract '{contract.name}'.action.limits.position_margin_rad",
+                allowed=f"< {float(np.min(robot.upper - robot.lower)) / 2:.4g}",
+            )
 
     @property
     def size(self) -> int:
@@ -65,8 +71,7 @@ class ActionPipeline:
         """Joint command (..., J) as it was sent → action (..., A); `state` from before it was sent."""
         anchor = self._anchor(state, command)
         columns = (command - anchor) / _like(self._scale, command)
-        xp = array_api_compat.array_namespace(columns)
-        return xp.stack([columns[..., j] for j in np.argsort(self._column)], axis=-1)
+        return columns[..., self._joint]
 
     def rest_command(self, joint_position: Array) -> Array:
         """The command that keeps the arm where it is: its position, or zero velocity."""
@@ -82,7 +87,8 @@ class ActionPipeline:
     def _decode(self, action: Array, state: RawState) -> Array:
         xp = array_api_compat.array_namespace(state["joint_position"])
         action = xp.asarray(action, dtype=state["joint_position"].dtype)
-        clipped = xp.clip(action, -self.spec.clip, self.spec.clip)[..., self._column]
+        limit = xp.asarray(self.spec.clip, dtype=action.dtype)
+        clipped = bound(action, -limit, limit)[..., self._column]
         return self._anchor(state, clipped) + clipped * _like(self._scale, clipped)
 
     def _limit(self, target: Array, state: RawState) -> Array:

@@ -12,6 +12,7 @@ from ..robot.description import RobotDescription
 from .fit import check_fits
 from .history import History
 from .kinematics import Kinematics
+from .limits import bound
 from .terms import TERM_FUNCTIONS, Context, Frame, RawState
 
 Array = Any
@@ -67,9 +68,7 @@ class ObservationPipeline:
         raw = xp.concat(blocks, axis=-1)
         observation = (raw - _like(self._offset, raw, xp)) * _like(self._scale, raw, xp)
         if self._clips:
-            observation = xp.clip(
-                observation, _like(self._low, raw, xp), _like(self._high, raw, xp)
-            )
+            observation = bound(observation, _like(self._low, raw, xp), _like(self._high, raw, xp))
         return xp.astype(observation, xp.float32)
 
     def histories(self) -> list[History]:

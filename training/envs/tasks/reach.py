@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -35,7 +36,11 @@ class ReachPosition(Task):
 
     def sample_orientation(self, rng: np.random.Generator, n: int) -> Array:
         """Goal orientations (n, 4); here the home orientation, which the contract does not show."""
-        return np.tile(self.kinematics.forward_pose(self.robot.home)[1], (n, 1))
+        return np.tile(self._home_quat, (n, 1))
+
+    @cached_property
+    def _home_quat(self) -> Array:
+        return self.kinematics.forward_pose(self.robot.home)[1]
 
     def reward(self, context: Context, action: Array) -> Array:
         """Nearness, with a second narrower peak at the goal, less the cost of acting."""
