@@ -15,7 +15,7 @@ from rlinf_ros.robot.description import load_robot
 GOAL_RATE = 0.9
 EPISODES = 256
 HELD_OUT_SEED = 10_000_000
-GIVE_UP_S = 120.0
+GIVE_UP_S = 90.0
 
 
 def make_env(num_envs: int, threads: int = 2, **more) -> MujocoVecEnv:

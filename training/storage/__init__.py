@@ -1,0 +1,4 @@
+"""Buffers between collection and learning: rollout (on-policy), gae (advantages).
+
+Imports torch only.
+"""
