@@ -120,6 +120,15 @@ class Simulation:
     table: Table
 
 
+@dataclass(frozen=True)
+class Visual:
+    """A package with the arm's shapes, for pictures only, and the MJCF model inside it."""
+
+    package: str
+    model: str
+    license: str
+
+
 @dataclass(frozen=True, eq=False)
 class RobotDescription:
     """A robot as its files describe it. Arrays are (J,) float64, read-only, in controller order."""
@@ -133,6 +142,7 @@ class RobotDescription:
     drivers: Mapping[str, Driver]
     safety: Safety
     simulation: Simulation
+    visual: Visual | None
     path: Path
     urdf_path: Path
     fingerprint: str  # sha256 over robot.yaml and URDF

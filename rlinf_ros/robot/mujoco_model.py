@@ -77,7 +77,6 @@ def build_spec(
         raise ConfigError(f"visuals={visuals!r} is not known", where="build_spec", allowed=VISUALS)
     spec = mujoco.MjSpec.from_file(str(robot.urdf_path))
     spec.modelname = robot.name
-    spec.compiler.discardvisual = False  # decided below instead
     spec.option.timestep = robot.simulation.sim_dt_s
     spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST  # stiff servos, large step
     _set_colliders(spec, robot, hidden=visuals != "none")

@@ -19,6 +19,7 @@ from rlinf_ros.robot.description import (
     Safety,
     Simulation,
     Table,
+    Visual,
 )
 from rlinf_ros.robot.urdf import UrdfJoint, chain, read_urdf
 
@@ -54,6 +55,7 @@ def read_robot(path: Path) -> RobotDescription:
                 if low >= high:
                     c.fail("workspace_lower_m", f"{low} is not below {high}", fix="swap the two")
         simulation = _simulation(f.child("simulation"), names)
+        visual = _visual(f.child("visual")) if f.has("visual") else None
     urdf_joints = read_urdf(urdf_path)
     _check_urdf(joints, frames, urdf_joints, str(path), str(urdf_path))
     return RobotDescription(
@@ -66,6 +68,7 @@ def read_robot(path: Path) -> RobotDescription:
         drivers=profiles,
         safety=safety,
         simulation=simulation,
+        visual=visual,
         path=path,
         urdf_path=urdf_path,
         fingerprint=hashlib.sha256(text.encode() + b"\0" + urdf_path.read_bytes()).hexdigest(),
@@ -132,6 +135,11 @@ def _servo(f: Fields) -> JointServo:
             damping=f.number("damping", low=0.0),
             armature=f.number("armature", low=0.0),
         )
+
+
+def _visual(f: Fields) -> Visual:
+    with f:
+        return Visual(f.string("package"), f.string("model"), f.string("license"))
 
 
 def _triple(f: Fields, key: str, positive: bool = False) -> tuple[float, float, float]:
