@@ -15,13 +15,14 @@ from mujoco.batch import Batch
 from PIL import Image
 
 from rlinf_ros.robot.description import RobotDescription
-from rlinf_ros.robot.mujoco_model import GOAL_BODY, build_model
+from rlinf_ros.robot.mujoco_model import GOAL_BODY, GOAL_GROUP, build_model
 
 _EYE = np.array([1.35, -1.15, 0.95])  # m, base_link
 _LOOK_AT = np.array([0.28, 0.0, 0.32])
 _FIELD_OF_VIEW_RAD = np.deg2rad(42.0)
 _LIGHT = np.array([0.35, -0.45, 0.82])  # direction toward the light
-_GOAL_GROUP = 2
+_FLOOR = (0.80, 0.82, 0.84)  # its material is a texture, which the rays do not read
+_SOLID_GROUPS = (0, 2)  # colliders, in group 3, stay hidden
 _CHUNK = 8  # frames cast at once: bounds the memory
 _SKY = np.array([[0.93, 0.95, 0.98], [0.70, 0.78, 0.88]])  # bottom, top
 
@@ -82,10 +83,13 @@ class _Camera:
 
 
 def _geom_colors(model: mujoco.MjModel) -> Array:
+    """(ngeom, 4). As MuJoCo draws: a geom's own colour, if it has one, goes before its material's."""
     colors = model.geom_rgba.astype(np.float64)
-    for geom, material in enumerate(model.geom_matid):
-        if material >= 0:
-            colors[geom] = model.mat_rgba[material]
+    default = np.all(model.geom_rgba == np.float32([0.5, 0.5, 0.5, 1.0]), axis=1)
+    with_material = default & (model.geom_matid >= 0)
+    colors[with_material] = model.mat_rgba[model.geom_matid[with_material]]
+    floor = with_material & (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE)
+    colors[floor, :3] = _FLOOR
     return colors
 
 
@@ -118,13 +122,13 @@ def _draw(batch: Batch, camera: _Camera, colors: Array) -> Array:
 def _shade(batch: Batch, rays: Array, colors: Array) -> tuple[Array, npt.NDArray[np.intp]]:
     """Colours (F, R, 3) along rays (F, R, 3), and a label that changes at the edges of things."""
     solid, goal = np.zeros((2, mujoco.mjNGROUP), np.uint8)
-    solid[:_GOAL_GROUP] = goal[_GOAL_GROUP] = 1  # the colliders, in higher groups, stay hidden
+    solid[list(_SOLID_GROUPS)] = goal[GOAL_GROUP] = 1
     distance, geom, normal = batch.ray(_EYE, rays, geomgroup=solid, normal=True)
     hit = geom >= 0
     point = _EYE + np.where(hit, distance, 0.0)[..., None] * rays + 1e-4 * normal
     shadow = batch.ray(point, np.broadcast_to(_LIGHT, point.shape), geomgroup=solid)[1] >= 0
     facing = np.clip(normal @ (_LIGHT / np.linalg.norm(_LIGHT)), 0.0, 1.0)
-    light = 0.32 + 0.18 * np.clip(normal[..., 2], 0.0, 1.0) + np.where(shadow, 0.0, 0.6 * facing)
+    light = 0.25 + 0.15 * np.clip(normal[..., 2], 0.0, 1.0) + np.where(shadow, 0.0, 0.55 * facing)
     sky = _SKY[0] + (_SKY[1] - _SKY[0]) * np.clip(rays[..., 2:] + 0.75, 0.0, 1.0)
     image = np.where(hit[..., None], colors[geom, :3] ** 2.2 * light[..., None], sky**2.2)
     goal_distance, goal_geom = batch.ray(_EYE, rays, geomgroup=goal)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ARM, SCENE = 1, 2
 VISUALS = ("none", "primitives", "meshes")
 GOAL_BODY = "goal"  # mocap body; move it by mocap_pos and mocap_quat (wxyz) of a MjData or a Batch
+GOAL_GROUP = 1  # its geoms alone are in this group, so a picture can leave them out
 
 
 def build_model(
@@ -192,7 +193,7 @@ def _add_goal(spec: Any) -> None:
     import mujoco
 
     body = spec.worldbody.add_body(name=GOAL_BODY, mocap=True, pos=(0.5, 0.1, 0.4))
-    common: dict[str, Any] = {"contype": 0, "conaffinity": 0, "mass": 0.0, "group": 2}
+    common: dict[str, Any] = {"contype": 0, "conaffinity": 0, "mass": 0.0, "group": GOAL_GROUP}
     body.add_geom(
         type=mujoco.mjtGeom.mjGEOM_SPHERE, size=(0.03, 0, 0), rgba=(0.95, 0.5, 0.1, 0.35), **common
     )
