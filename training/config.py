@@ -59,7 +59,7 @@ class ModelConfig(Section):
     path: ClassVar[str] = "model"
     actor_hidden: tuple[int, ...] = limited((128, 128), 1)
     critic_hidden: tuple[int, ...] = limited((128, 128), 1)
-    activation: Literal["tanh", "elu", "relu", "silu"] = "tanh"
+    activation: Literal["tanh", "elu", "relu"] = "tanh"
     init_std: float = limited(1.0, 1e-6)
     obs_clip: float = limited(10.0, 1e-6)
 

@@ -26,7 +26,7 @@ class MlpActorCritic(nn.Module):
 
     def __init__(self, obs_dim: int, action_dim: int, config: ModelConfig) -> None:
         super().__init__()
-        self.obs_dim, self.action_dim = obs_dim, action_dim
+        self.obs_dim, self.action_dim, self.config = obs_dim, action_dim, config
         self.normalizer = RunningNormalizer(obs_dim, clip=config.obs_clip)
         self.actor = mlp((obs_dim, *config.actor_hidden, action_dim), config.activation, 0.01)
         self.critic = mlp((obs_dim, *config.critic_hidden, 1), config.activation, 1.0)
@@ -91,5 +91,5 @@ def mlp(sizes: Sequence[int], activation: str, last_gain: float) -> nn.Sequentia
         linear = nn.Linear(fan_in, fan_out)
         nn.init.orthogonal_(linear.weight, last_gain if last else math.sqrt(2.0))
         nn.init.zeros_(linear.bias)
-        layers += [linear] if last else [linear, ACTIVATIONS[activation]()]
+        layers += [linear] if last else [linear, ACTIVATIONS[activation].module()]
     return nn.Sequential(*layers)

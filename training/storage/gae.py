@@ -17,13 +17,13 @@ def gae(
 ) -> tuple[Tensor, Tensor]:
     """Advantages and returns (advantage + value), each (T, N).
 
-    reward, value: r_t and V(o_t), (T, N). next_value: V of the observation that followed action t in
-    the *same* episode, (T, N): for a truncated step that of the true last observation. terminated,
-    truncated: (T, N) bool. After a termination nothing follows, so nothing is bootstrapped; a
-    truncation is bootstrapped; both end the trace. A step that is both counts as terminated.
+    reward, value: r_t and V(o_t), (T, N). next_value: V of the observation that followed action t
+    in the *same* episode, (T, N): for a truncated step that of the true last observation.
+    terminated, truncated: (T, N) bool. After a termination nothing follows, so nothing is
+    bootstrapped; a truncation is bootstrapped; both end the trace. Both at once is a termination.
 
     Schulman et al., "High-Dimensional Continuous Control Using Generalized Advantage Estimation"
-    (2015), eq. 16; ends of episodes as in Pardo et al., "Time Limits in Reinforcement Learning" (2018).
+    (2015), eq. 16; ends of episodes: Pardo et al., "Time Limits in Reinforcement Learning" (2018).
     """
     delta = reward + gamma * next_value.masked_fill(terminated, 0.0) - value
     decay = (gamma * lam) * (~(terminated | truncated)).to(delta.dtype)

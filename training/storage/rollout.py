@@ -14,7 +14,7 @@ class RolloutStorage:
     """Preallocated tensors of T steps × N environments on the CPU, filled by `add`.
 
     Observations are stored raw. Values are not stored: the learner computes them in one batch.
-    `noise` holds the standard normal draws of the whole rollout: action = mean + std · noise.
+    `noise` and `log_prob` hold the whole rollout from its start: action = mean + std · noise.
     """
 
     def __init__(self, steps: int, num_envs: int, obs_dim: int, action_dim: int) -> None:
@@ -71,7 +71,8 @@ class RolloutStorage:
         """The steps present, to continue a rollout or to learn it later."""
         final_obs, final_at = self.final_obs()
         state: dict[str, Any] = {name: getattr(self, name)[: self.filled] for name in _FILLED}
-        state |= {"obs": self.obs[: self.filled + 1], "noise": self.noise}
+        state |= {"obs": self.obs[: self.filled + 1]}
+        state |= {name: getattr(self, name) for name in _DRAWN}
         return {name: tensor.clone() for name, tensor in state.items()} | {
             "filled": self.filled,
             "final_obs": final_obs,
@@ -81,10 +82,11 @@ class RolloutStorage:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned."""
         self.clear()
-        for name in (*_FILLED, "obs", "noise"):
+        for name in (*_FILLED, *_DRAWN, "obs"):
             getattr(self, name)[: len(state[name])] = state[name]
         self.filled = state["filled"]
         self._final_obs, self._final_at = [state["final_obs"]], [state["final_at"]]
 
 
-_FILLED = ("action", "log_prob", "reward", "terminated", "truncated")
+_FILLED = ("action", "reward", "terminated", "truncated")
+_DRAWN = ("noise", "log_prob")
