@@ -116,7 +116,12 @@ def record_golden(env: MujocoVecEnv, policy: OnnxPolicy, seed: int) -> dict[str,
 
 
 def export_bundle(
-    model: nn.Module, env: MujocoVecEnv, path: str | Path, *, training: Mapping[str, Any], seed: int = 2**31
+    model: nn.Module,
+    env: MujocoVecEnv,
+    path: str | Path,
+    *,
+    training: Mapping[str, Any],
+    seed: int = 2**31,
 ) -> tuple[PolicyBundle, VerifyReport]:
     """Write and verify a bundle of `model` for `env`'s contract, robot and task.
 

@@ -60,7 +60,9 @@ def render_frames(
 def save_animation(path: str | Path, frames: Frames, fps: float) -> None:
     """Write an endlessly repeating GIF."""
     images = [Image.fromarray(frame).quantize(128, dither=Image.Dither.NONE) for frame in frames]
-    images[0].save(path, save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0)
+    images[0].save(
+        path, save_all=True, append_images=images[1:], duration=round(1000 / fps), loop=0
+    )
 
 
 class _Camera:
@@ -97,7 +99,9 @@ def _draw(batch: Batch, camera: _Camera, colors: Array) -> Array:
     """Linear colours (F, H, W, 3): one ray a pixel, and four where neighbours differ."""
     height, width = camera.height, camera.width
     y, x = (v.ravel() for v in np.mgrid[0:height, 0:width] + 0.5)
-    image, label = _shade(batch, np.broadcast_to(camera.rays(x, y), (batch.nsim, len(x), 3)), colors)
+    image, label = _shade(
+        batch, np.broadcast_to(camera.rays(x, y), (batch.nsim, len(x), 3)), colors
+    )
     image, label = image.reshape(-1, height, width, 3), label.reshape(-1, height, width)
     edge = np.zeros_like(label, dtype=bool)
     edge[:, :, 1:] |= label[:, :, 1:] != label[:, :, :-1]

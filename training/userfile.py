@@ -29,6 +29,8 @@ def load_object(reference: str, where: str) -> object:
     except Exception as error:
         raise ConfigError(f"{type(error).__name__} in {path}: {error}", where=where) from error
     if not hasattr(module, name):
-        names = sorted(n for n, v in vars(module).items() if getattr(v, "__module__", "") == module_name)
+        names = sorted(
+            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module_name
+        )
         raise ConfigError(f"{path} has no '{name}'", where=where, allowed=names)
     return getattr(module, name)

@@ -24,7 +24,9 @@ def rollout(env, acts):
 
 
 def same(a, b):
-    return all(np.array_equal(x, y) for s, t in zip(a, b, strict=True) for x, y in zip(s, t, strict=True))
+    return all(
+        np.array_equal(x, y) for s, t in zip(a, b, strict=True) for x, y in zip(s, t, strict=True)
+    )
 
 
 RANDOM = EnvConfig(
@@ -72,7 +74,9 @@ def test_seeded_episodes_do_not_depend_on_the_batch():
     for i in (0, 5):
         one = make_env(RANDOM, 1, training=False)
         assert np.array_equal(one.reset_to_seeds(seeds[i : i + 1])[0], first[i])
-        for (obs, reward, *_), (obs1, reward1, *_) in zip(steps, rollout(one, acts[:, i : i + 1]), strict=True):
+        for (obs, reward, *_), (obs1, reward1, *_) in zip(
+            steps, rollout(one, acts[:, i : i + 1]), strict=True
+        ):
             # equal but for the last bit of a sum: BLAS and SIMD may order it by batch size
             np.testing.assert_allclose(obs1[0], obs[i], rtol=0, atol=1e-6)
             np.testing.assert_allclose(reward1[0], reward[i], rtol=0, atol=1e-6)

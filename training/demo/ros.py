@@ -33,7 +33,10 @@ class Processes:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         for name in reversed(self._running):
             self._end(self._running[name])
@@ -63,7 +66,9 @@ class Processes:
                     if running.poll() is not None:
                         raise ProcessError(f"{other} ended unexpectedly\n{self._tail(other)}")
                 if time.monotonic() > deadline:
-                    raise ProcessError(f"{name} did not end within {timeout_s:.0f} s\n{self._tail(name)}")
+                    raise ProcessError(
+                        f"{name} did not end within {timeout_s:.0f} s\n{self._tail(name)}"
+                    )
                 time.sleep(0.1)
 
     def _tail(self, name: str) -> str:
@@ -102,7 +107,9 @@ def run_trials(
     with Processes(out / "logs") as processes:
         processes.start("twin_node", node("twin_node", robot=robot))
         processes.start("guard_node", node("guard_node", robot=robot))
-        processes.start("policy_node", node("policy_node", robot=robot, bundle=bundle, autostart=True))
+        processes.start(
+            "policy_node", node("policy_node", robot=robot, bundle=bundle, autostart=True)
+        )
         client = [sys.executable, "-m", "rlinf_ros.ros.reach_trials", "--goals", str(goal_file)]
         client += ["--out", str(out), "--duration", str(duration_s), "--robot", robot]
         processes.start("reach_trials", client)

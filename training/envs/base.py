@@ -25,7 +25,9 @@ class Step:
     obs: FloatArray  # (N, D)
     reward: FloatArray  # (N,)
     terminated: BoolArray  # (N,) the task ended: the return after it is 0
-    truncated: BoolArray  # (N,) cut by time: the return after it is unknown, bootstrap with final_obs
+    truncated: (
+        BoolArray  # (N,) cut by time: the return after it is unknown, bootstrap with final_obs
+    )
     done_ids: IntArray  # (K,)
     final_obs: FloatArray  # (K, D)
     episode_return: FloatArray  # (K,)

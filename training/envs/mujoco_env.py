@@ -57,7 +57,9 @@ class MujocoVecEnv:
         self.max_episode_steps = round(self.task.episode_s / self.control_dt_s)
         self.model = build_model(robot)
         self._substeps = _whole(self.control_dt_s, self.model.opt.timestep, "rate.control_dt_s")
-        self._delay = _whole(contract.action.delay_s, self.model.opt.timestep, "rate.command_delay_s")
+        self._delay = _whole(
+            contract.action.delay_s, self.model.opt.timestep, "rate.command_delay_s"
+        )
         if self._delay >= self._substeps:
             raise ConfigError(
                 f"{contract.action.delay_s} s is a whole control step or more",

@@ -20,9 +20,7 @@ def reach() -> Recipe:
         env=EnvConfig(
             task="reach",
             num_envs=256,
-            randomization=RandomizationConfig(
-                actuator_gain=0.2, joint_damping=0.3, link_mass=0.1
-            ),
+            randomization=RandomizationConfig(actuator_gain=0.2, joint_damping=0.3, link_mass=0.1),
         ),
         model=ModelConfig(init_std=0.6),
         ppo=PPOConfig(gamma=0.95, gae_lambda=0.9, minibatch_size=1024),
