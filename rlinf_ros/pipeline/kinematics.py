@@ -14,9 +14,9 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from rlinf_ros.contract.errors import ConfigError
+from rlinf_ros.pipeline.rotations import matrix_to_quat
 from rlinf_ros.robot.description import RobotDescription
 from rlinf_ros.robot.urdf import UrdfJoint, chain
-from rlinf_ros.pipeline.rotations import matrix_to_quat
 
 Array = Any  # a numpy or torch array
 
@@ -67,7 +67,7 @@ class Kinematics:
         return cls(start, joints, robot.joint_names)
 
     def forward(self, q: Array) -> tuple[Array, Array]:
-        """Joint positions (..., J) rad → tool position (..., 3) m and matrix (..., 3, 3) in base."""
+        """Joints (..., J) rad → tool position (..., 3) m and matrix (..., 3, 3) in base."""
         xp, rows, frame = self._begin(q)
         for step in self._steps:
             frame = step.fixed.move(frame) if step.parallel else step.fixed.apply(frame)

@@ -124,7 +124,7 @@ def wxyz_to_xyzw(q: Array) -> Array:
 
 
 def matrix_to_rot6d(m: Array) -> Array:
-    """First two columns, x axis then y axis: (..., 3, 3) → (..., 6). Continuous (Zhou et al. 2019)."""
+    """x axis, then y axis: (..., 3, 3) → (..., 6). Continuous (Zhou et al. 2019)."""
     xp = array_namespace(m)
     return xp.concat([m[..., :, 0], m[..., :, 1]], axis=-1)
 

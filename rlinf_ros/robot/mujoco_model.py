@@ -4,7 +4,7 @@
     model = build_model(robot, visuals="meshes")       # for pictures; the same physics
 
 base_link is the world's origin. Joints and actuators bear the joints' names, in controller order;
-`ctrl` is the position target in rad. The tool link is a site. State: qpos (J,), qvel (J,), ctrl (J,).
+`ctrl` is the position target in rad. The tool link is a site. qpos, qvel and ctrl have J elements.
 MuJoCo is imported inside the functions, so the description can be read without it.
 """
 
@@ -21,8 +21,8 @@ from rlinf_ros.robot.urdf import chain
 if TYPE_CHECKING:
     import mujoco
 
-# Collision bits: two geoms can touch when one's contype meets the other's conaffinity. The table and
-# the arm's base are SCENE; an object of a task takes contype = conaffinity = ARM | SCENE.
+# Collision bits: two geoms can touch when one's contype meets the other's conaffinity. Table and
+# base of the arm are SCENE; an object of a task takes contype = conaffinity = ARM | SCENE.
 ARM, SCENE = 1, 2
 VISUALS = ("none", "primitives", "meshes")
 GOAL_BODY = "goal"  # mocap body; move it by mocap_pos and mocap_quat (wxyz) of a MjData or a Batch
@@ -98,7 +98,7 @@ def build_spec(
 
 
 def _is_visual(geom: Any) -> bool:
-    return geom.contype == 0 and geom.conaffinity == 0
+    return bool(geom.contype == 0 and geom.conaffinity == 0)
 
 
 def _set_colliders(spec: Any, robot: RobotDescription, hidden: bool) -> None:

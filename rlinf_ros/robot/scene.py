@@ -1,4 +1,4 @@
-"""What a picture of the robot needs besides physics: surfaces, floor, table, lights and a camera."""
+"""What a picture of the robot needs besides physics: surfaces, floor, table, lights, a camera."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def dress(spec: Any, robot: RobotDescription, *, meshes: bool) -> None:
     spec.visual.headlight.ambient = (0.32, 0.32, 0.34)
     spec.visual.headlight.diffuse = (0.22, 0.22, 0.22)
     spec.visual.headlight.specular = (0.05, 0.05, 0.05)
-    spec.visual.quality.shadowsize = 2048
+    spec.visual.quality.shadowsize = 1024
     spec.visual.map.znear, spec.visual.map.zfar = 0.02, 30.0
     spec.add_material(name="plastic", specular=0.35, shininess=0.55)
     spec.add_texture(
@@ -51,8 +51,8 @@ def dress(spec: Any, robot: RobotDescription, *, meshes: bool) -> None:
             specular=(0.25 if shadow else 0.0,) * 3,
             castshadow=shadow,
         )
-    eye, target = np.array([1.55, -1.35, 1.0]), np.array([0.22, 0.0, 0.3])
-    spec.worldbody.add_camera(name=CAMERA, pos=eye, quat=_look_at(eye, target), fovy=38.0)
+    eye, target = np.array([1.45, -1.25, 0.95]), np.array([0.27, 0.0, 0.34])
+    spec.worldbody.add_camera(name=CAMERA, pos=eye, quat=_look_at(eye, target), fovy=33.0)
 
 
 def _add_floor_and_table(spec: Any, robot: RobotDescription) -> None:

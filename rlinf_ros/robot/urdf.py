@@ -42,11 +42,14 @@ class UrdfJoint:
 def read_urdf(path: str | Path) -> dict[str, UrdfJoint]:
     """All joints of the URDF by name. Joint types other than fixed, revolute, continuous fail."""
     import yourdfpy  # 1-2 s to import: only who needs a robot pays for it
+    from lxml import etree
 
     path = Path(path)
     if not path.is_file():
         raise ConfigError("no such URDF", where=str(path), fix="check 'urdf:' in robot.yaml")
     try:
+        # yourdfpy goes on with what it could read of a cut file; that must not drive an arm
+        etree.parse(str(path), etree.XMLParser(resolve_entities=False))
         model = yourdfpy.URDF.load(str(path), build_scene_graph=False, load_meshes=False)
     except Exception as error:  # lxml and yourdfpy raise a dozen kinds for a broken file
         raise ConfigError(f"not a readable URDF: {error}", where=str(path)) from error

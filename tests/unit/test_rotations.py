@@ -105,7 +105,7 @@ def test_check_quat():
     q = np.array([[0, 0, 0, 1.0005], [1.0, 0, 0, 0]])
     np.testing.assert_allclose(np.linalg.norm(rot.check_quat(q), axis=-1), 1.0)
     for bad in ([0.0, 0, 0, 0], [0, 0, 0, 1.01], [0, 0, np.nan, 1]):
-        with pytest.raises(ConfigError, match="goal.*not a unit quaternion"):
+        with pytest.raises(ConfigError, match=r"goal.*not a unit quaternion"):
             rot.check_quat(np.array([[0, 0, 0, 1.0], bad]), where="goal")
     with pytest.raises(ConfigError, match="4 values"):
         rot.check_quat(np.zeros(3))
