@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import report
+import _report as report
 
 PEERS = Path(__file__).parent / "peers"
 sys.path.insert(0, str(PEERS))
