@@ -12,6 +12,8 @@ import importlib.metadata
 import logging
 import os
 import tempfile
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,7 +88,7 @@ def load_meshes(robot: RobotDescription) -> list[LinkMesh] | None:
     path = cache_dir() / f"{robot.name}-{key[:16]}.npz"
     try:
         return _read(path)
-    except (OSError, ValueError, KeyError):  # absent, or cut short by a full disk
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):  # absent or damaged
         pass
     meshes = _extract(model, robot)
     if meshes is not None:

@@ -164,6 +164,7 @@ def _add_tool(spec: Any, robot: RobotDescription) -> None:
         body.add_body(
             name="payload",
             pos=pose[:3, 3] + pose[:3, :3] @ robot.payload.center_m,
+            ipos=(0.0, 0.0, 0.0),  # left out, MuJoCo would take `pos` for it
             mass=robot.payload.mass_kg,
             inertia=(0.4 * robot.payload.mass_kg * radius**2,) * 3,
             explicitinertial=True,

@@ -42,7 +42,7 @@ class UrdfJoint:
 def read_urdf(path: str | Path) -> dict[str, UrdfJoint]:
     """All joints of the URDF by name. Joint types other than fixed, revolute, continuous fail."""
     import yourdfpy  # 1-2 s to import: only who needs a robot pays for it
-    from lxml import etree
+    from lxml import etree  # type: ignore[import-untyped]
 
     path = Path(path)
     if not path.is_file():
