@@ -86,8 +86,8 @@ def fault(room: str, name: str) -> str:
         return "only rlinf_ros/ros may import ROS"
     if is_one_of(name, LEARNING) and room != "training":
         return "rlinf_ros knows nothing of training"
-    if is_one_of(name, ["mujoco"]) and room not in ("robot", "ros", "training"):
-        return "the simulator belongs to robot (model), ros (twin) and training"
+    if is_one_of(name, ["mujoco"]) and room not in ("robot", "runtime", "training"):
+        return "the simulator belongs to robot (model), runtime (twin) and training"
     parts = name.split(".")
     if parts[0] == "rlinf_ros" and len(parts) > 1:
         other = parts[1]

@@ -13,6 +13,7 @@ import pytest
 import rlinf_ros
 from rlinf_ros.contract.errors import RlinfError
 from rlinf_ros.ros import messages
+from rlinf_ros.safety.reason import Code
 
 TOP_LEVEL = """.ci .gitignore CHANGELOG.md CONTRIBUTING.md LICENSE Makefile README.md benchmarks
     constraints.txt docs launch msgs package.xml pyproject.toml resource rlinf_ros robots setup.cfg
@@ -153,11 +154,11 @@ def test_interfaces_are_built_and_named(repository):
     assert set(re.findall(r'"\w+/(\w+)\.\w+"', cmake)) == set(files)
 
 
-def test_reason_codes_are_unique(repository):
+def test_reason_codes_are_the_messages_constants(repository):
     text = (repository / "msgs/msg/Reason.msg").read_text()
     codes = re.findall(r"^uint16 ([A-Z_]+)=(\d+)", text, re.M)
-    assert len(codes) > 20
-    assert len({number for _, number in codes}) == len({name for name, _ in codes}) == len(codes)
+    assert {name: int(number) for name, number in codes} == dict(Code.__members__)
+    assert len(set(Code)) == len(codes)
 
 
 def test_missing_messages_say_how_to_build_them():
