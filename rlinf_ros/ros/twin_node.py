@@ -22,7 +22,6 @@ from geometry_msgs.msg import PoseStamped
 from rcl_interfaces.msg import ParameterDescriptor
 from rclpy.executors import ExternalShutdownException, SingleThreadedExecutor
 from rclpy.node import Node
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.signals import SignalHandlerOptions
 from rclpy.time import Time
 from sensor_msgs.msg import JointState
@@ -31,14 +30,15 @@ from std_srvs.srv import SetBool, Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from rlinf_ros.contract.errors import ConfigError, RlinfError
-from rlinf_ros.robot.description import load_robot
+from rlinf_ros.robot.description import RobotDescription, load_robot
+from rlinf_ros.ros import qos
+from rlinf_ros.ros.params import declare
 from rlinf_ros.runtime.twin.arm import TwinArm
-from rlinf_ros.runtime.twin.controllers import CommandError, TrajectoryPoint
+from rlinf_ros.runtime.twin.controllers import CommandError, TrajectoryPoint, Vector
 from rlinf_ros.runtime.twin.orders import DRIVER, JOINT_ORDERS, joint_order
 
 _MAX_CATCH_UP = 5  # cycles run at once after a late wake-up; what is later than that is dropped
 _SPEED_SCALING_HZ = 100.0  # the driver's rate of speed_scaling_state_broadcaster
-_RELIABLE = ReliabilityPolicy.RELIABLE
 
 
 class TwinNode(Node):
@@ -47,32 +47,24 @@ class TwinNode(Node):
     def __init__(self) -> None:
         """Raises ConfigError for a parameter that does not fit the robot."""
         super().__init__("twin_node")
-        robot = load_robot(self._text("robot", "ur5e", "robot name or path of its robot.yaml"))
-        profiles = ", ".join(robot.drivers)
-        default = next(iter(robot.drivers))
-        driver = robot.driver(self._text("driver", default, f"driver profile: {profiles}"))
-        prefix = self._text("tf_prefix", "", "prefix of all joint and frame names, such as left_")
+        robot = load_robot(declare(self, "robot", "ur5e", "robot name or path of its robot.yaml"))
+        driver = robot.driver(
+            declare(self, "driver", next(iter(robot.drivers)), "driver profile in robot.yaml")
+        )
+        prefix = declare(self, "tf_prefix", "", "prefix of joint and frame names, such as left_")
         orders = ", ".join([*JOINT_ORDERS, DRIVER])
-        order = self._text("joint_state_order", "humble_13", f"order of joint_states: {orders}")
-        rate_hz = float(
-            self._value(
-                "publish_rate_hz",
-                driver.update_rate_hz,
-                "control cycles and joint states per second; default: the driver's rate",
-            )
+        order = declare(self, "joint_state_order", "humble_13", f"order of joint_states: {orders}")
+        rate_hz = declare(
+            self,
+            "publish_rate_hz",
+            driver.update_rate_hz,
+            "control cycles and joint states per second; default: the driver's rate",
         )
         if not 0.0 < rate_hz <= 10_000.0:
             raise ConfigError(f"{rate_hz:g} is out of range", where="parameter publish_rate_hz")
         self.cycle_s = 1.0 / rate_hz
         self._arm = TwinArm(robot, self.cycle_s, prefix=prefix, report=self._error)
-        self._initial = np.array(
-            self._value(
-                "initial_position_rad",
-                [float(q) for q in robot.home],
-                f"joint angles at start and after twin/reset, in the order "
-                f"{', '.join(robot.joint_names)}; default: home",
-            )
-        )
+        self._initial = self._declare_initial(robot)
         self._arm.reset(self._initial)
         names = joint_order(order, robot.joint_names, driver)
         self._columns = np.array([robot.joint_names.index(name) for name in names])
@@ -89,25 +81,19 @@ class TwinNode(Node):
         )
 
     def _connect(self, position: str, trajectory: str) -> None:
-        newest, stream = QoSProfile(depth=1, reliability=_RELIABLE), QoSProfile(depth=10)
-        latched = QoSProfile(
-            depth=1, reliability=_RELIABLE, durability=DurabilityPolicy.TRANSIENT_LOCAL
+        # as the driver's broadcasters: reliable; the robot's state latched
+        self._joint_states = qos.advertise(self, JointState, "joint_states", qos.RECORD)
+        self._tool_poses = qos.advertise(self, PoseStamped, "tcp_pose_broadcaster/pose", qos.NEWEST)
+        self._speed = qos.advertise(
+            self, Float64, "speed_scaling_state_broadcaster/speed_scaling", qos.NEWEST
         )
-        self._joint_states = self.create_publisher(JointState, "joint_states", stream)
-        self._tool_poses = self.create_publisher(PoseStamped, "tcp_pose_broadcaster/pose", stream)
-        self._speed = self.create_publisher(
-            Float64, "speed_scaling_state_broadcaster/speed_scaling", stream
-        )
-        self._running = self.create_publisher(
-            Bool, "io_and_status_controller/robot_program_running", latched
+        self._running = qos.advertise(
+            self, Bool, "io_and_status_controller/robot_program_running", qos.LATCHED
         )
         self._running.publish(Bool(data=True))
-        self.create_subscription(
-            Float64MultiArray, f"{position}/commands", self._on_command, newest
-        )
-        self.create_subscription(
-            JointTrajectory, f"{trajectory}/joint_trajectory", self._on_trajectory, newest
-        )
+        commands, trajectories = f"{position}/commands", f"{trajectory}/joint_trajectory"
+        qos.subscribe(self, Float64MultiArray, commands, self._on_command, qos.NEWEST)
+        qos.subscribe(self, JointTrajectory, trajectories, self._on_trajectory, qos.NEWEST)
         self.create_service(Trigger, "twin/reset", self._on_reset)
         self.create_service(SetBool, "twin/use_trajectory_controller", self._on_switch)
 
@@ -198,23 +184,21 @@ class TwinNode(Node):
         response.success = True
         return response
 
-    def _text(self, name: str, default: str, description: str) -> str:
-        return str(self._value(name, default, description))
-
-    def _value(self, name: str, default: Any, description: str) -> Any:
-        # dynamic: `publish_rate_hz:=125` is an integer to ROS and must do as well as 125.0
+    def _declare_initial(self, robot: RobotDescription) -> Vector:
+        name, home = "initial_position_rad", [float(q) for q in robot.home]
         descriptor = ParameterDescriptor(
-            description=description, read_only=True, dynamic_typing=True
+            description="joint angles at start and after twin/reset, in the order "
+            f"{', '.join(robot.joint_names)}; default: home",
+            read_only=True,
+            dynamic_typing=True,
         )
-        value = self.declare_parameter(name, default, descriptor).value
-        kind = type(default) if isinstance(default, (str, list)) else (int, float)
-        if isinstance(value, array):
-            value = value.tolist()
-        if isinstance(value, bool) or not isinstance(value, kind):
+        value: Any = self.declare_parameter(name, home, descriptor).value
+        try:
+            return np.array(value, dtype=np.float64).reshape(-1)
+        except (TypeError, ValueError):
             raise ConfigError(
-                f"{value!r} does not fit", where=f"parameter {name}", allowed=f"like {default!r}"
-            )
-        return value
+                f"{value!r} is no list of numbers", where=f"parameter {name}", allowed=str(home)
+            ) from None
 
 
 def main(args: list[str] | None = None) -> int:
