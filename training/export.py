@@ -6,7 +6,9 @@ as a driver publishes them; the bundle is verified through ONNX Runtime before i
 
 from __future__ import annotations
 
+import logging
 import platform
+import warnings
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from importlib.metadata import version
@@ -26,6 +28,8 @@ from rlinf_ros.policy.onnx_policy import OnnxPolicy
 from rlinf_ros.policy.verify import VerifyReport, verify
 
 from .envs.mujoco_env import MujocoVecEnv
+from .evaluation import PolicyFunction, model_policy
+from .models.actor_critic import MlpActorCritic
 
 GOLDEN_STEPS = 32
 EXPORT_TOLERANCE = 1e-5
@@ -54,15 +58,18 @@ def to_onnx(model: nn.Module, obs_dim: int) -> bytes:
     """
     policy = _Deterministic(model).eval()
     example = torch.randn(2, obs_dim)
-    program = torch.onnx.export(
-        policy,
-        (example,),
-        dynamo=True,
-        input_names=["observation"],
-        output_names=["action"],
-        dynamic_shapes=({0: torch.export.Dim("N")},),
-        verbose=False,
-    )
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it reports the lack of torchvision
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # from inside torch.export
+        program = torch.onnx.export(
+            policy,
+            (example,),
+            dynamo=True,
+            input_names=["observation"],
+            output_names=["action"],
+            dynamic_shapes=({0: torch.export.Dim("N")},),
+            verbose=False,
+        )
     assert program is not None
     proto = program.model_proto
     _strip_metadata(proto)
@@ -91,8 +98,10 @@ def _strip_metadata(proto: Any) -> None:
             del value.metadata_props[:]
 
 
-def record_golden(env: MujocoVecEnv, policy: OnnxPolicy, seed: int) -> dict[str, npt.NDArray[Any]]:
-    """Run `policy` from the start of an episode; (T, N, ...) arrays for golden.npz."""
+def record_golden(
+    env: MujocoVecEnv, policy: PolicyFunction, seed: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Run the torch policy from the start of an episode; (T, N, ...) arrays for golden.npz."""
     names = env.robot.joint_names
     order = np.random.default_rng(seed).permutation(len(names))
     obs = env.reset_to_seeds(range(seed, seed + env.num_envs)).copy()
@@ -116,7 +125,7 @@ def record_golden(env: MujocoVecEnv, policy: OnnxPolicy, seed: int) -> dict[str,
 
 
 def export_bundle(
-    model: nn.Module,
+    model: MlpActorCritic,
     env: MujocoVecEnv,
     path: str | Path,
     *,
@@ -129,12 +138,11 @@ def export_bundle(
     ConfigError (cannot be written) or VerifyError.
     """
     content = to_onnx(model, env.obs_dim)
-    policy = OnnxPolicy(content, env.obs_dim, env.action_dim, "exported policy")
     saved = save_bundle(
         path,
         contract=env.contract,
         onnx=content,
-        golden=record_golden(env, policy, seed),
+        golden=record_golden(env, model_policy(model), seed),
         manifest={
             "name": f"{env.contract.name}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}",
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
