@@ -137,11 +137,11 @@ def export_bundle(
     training: what the manifest says of the run (recipe, steps, success rate). Raises ExportError,
     ConfigError (cannot be written) or VerifyError.
     """
-    content = to_onnx(model, env.obs_dim)
+    reports: list[VerifyReport] = []
     saved = save_bundle(
         path,
         contract=env.contract,
-        onnx=content,
+        onnx=to_onnx(model, env.obs_dim),
         golden=record_golden(env, model_policy(model), seed),
         manifest={
             "name": f"{env.contract.name}-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}",
@@ -154,6 +154,6 @@ def export_bundle(
             },
             "training": dict(training),
         },
+        check=lambda bundle: reports.append(verify(bundle, env.robot)),
     )
-    bundle = PolicyBundle.load(saved)
-    return bundle, verify(bundle, env.robot)
+    return PolicyBundle.load(saved), reports[0]

@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,10 +79,12 @@ def save_bundle(
     onnx: bytes,
     golden: Mapping[str, npt.NDArray[Any]],
     manifest: Mapping[str, Any],
+    check: Callable[[PolicyBundle], None] = lambda bundle: None,
 ) -> Path:
     """Write a bundle folder atomically: it appears whole or not at all; an old one is replaced last.
 
     manifest: name, created, robot, versions, training; hashes and control_dt_s are added here.
+    check: gets the bundle as it was read back; what it raises leaves an old bundle in place.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,7 +105,7 @@ def save_bundle(
             descriptor = os.open(file_path, os.O_RDONLY)
             os.fsync(descriptor)
             os.close(descriptor)
-        PolicyBundle.load(work)  # what cannot be read back must not replace what could
+        check(PolicyBundle.load(work))  # what is no good must not replace what was
         _swap(work, path)
     except OSError as error:
         raise ConfigError(

@@ -164,6 +164,19 @@ def test_saving_over_a_bundle_replaces_it_whole(saved, tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["b"]
 
 
+def test_a_bundle_that_fails_its_check_leaves_the_old_one(saved, tmp_path):
+    _, contract, model, golden, manifest = saved
+    path = tmp_path / "b"
+    parts = {"contract": contract, "onnx": model, "manifest": manifest}
+    save_bundle(path, golden=golden, **parts)
+    before = (path / "manifest.json").read_bytes()
+    wrong = {**golden, "action": golden["action"] + 1.0}
+    with pytest.raises(VerifyError):
+        save_bundle(path, golden=wrong, check=lambda b: verify(b, UR5E), **parts)
+    assert (path / "manifest.json").read_bytes() == before
+    assert [p.name for p in tmp_path.iterdir()] == ["b"]
+
+
 def test_a_policy_of_the_wrong_size_is_refused(saved, tmp_path):
     _, contract, _, golden, manifest = saved
     path = tmp_path / "b"
