@@ -48,9 +48,12 @@ test-unit: venv ## tests without ROS, torch or simulator, under a minute
 	@$(ENV) $(PYTEST) tests/unit --junitxml=build/junit-unit.xml $(ARGS)
 
 check: venv ## style and types
-	@$(ENV) ruff check && ruff format --check
 	@mkdir -p build/typing && ln -sfn ../../training build/typing/rlinf_ros_training
-	@$(ENV) MYPYPATH=.:build/typing mypy
+	@$(ENV) failed=0; \
+	ruff check || failed=1; \
+	ruff format --check || failed=1; \
+	MYPYPATH=.:build/typing mypy || failed=1; \
+	exit $$failed
 
 bench: venv ## every benchmark; `make bench-NAME` runs benchmarks/NAME.py
 	@$(MAKE) --no-print-directory $(patsubst benchmarks/%.py,bench-%,$(wildcard benchmarks/[a-z]*.py))
