@@ -13,7 +13,14 @@ import yaml
 
 from rlinf_ros.contract.errors import ConfigError
 from rlinf_ros.contract.fields import parse_yaml
-from rlinf_ros_training.section import Section, from_mapping, limited, plain, replaced
+from rlinf_ros_training.section import (
+    Section,
+    flatten,
+    from_mapping,
+    limited,
+    plain,
+    replaced,
+)
 
 # Training draws its seeds below this number, evaluation from it upwards: held out by construction.
 FIRST_HELD_OUT_SEED = 2**31
@@ -61,6 +68,7 @@ class ModelConfig(Section):
     critic_hidden: tuple[int, ...] = limited((128, 128), 1)
     activation: Literal["tanh", "elu", "relu"] = "tanh"
     init_std: float = limited(1.0, 1e-6)
+    normalize_obs: bool = True  # running mean and variance; not needed where the contract scales well
     obs_clip: float = limited(10.0, 1e-6)
 
 
@@ -149,3 +157,30 @@ def to_yaml(recipe: Recipe) -> str:
 def from_yaml(text: str, where: str = "recipe") -> Recipe:
     """Read what `to_yaml` wrote; keys that are absent take their default."""
     return from_mapping(Recipe, parse_yaml(text, where), where)
+
+
+# What may differ when a run is resumed: how long, how fast, how watched.
+RESUMABLE = (
+    "name",
+    "eval.",
+    "env.threads",
+    "runner.total_env_steps",
+    "runner.stop_at_success",
+    "runner.overlap",
+    "runner.device",
+    "runner.checkpoint_interval",
+    "runner.keep_checkpoints",
+    "runner.timeout_s",
+)
+
+
+def check_resumable(recipe: Recipe, saved: Recipe) -> None:
+    """Raise ConfigError if a run of `saved` cannot be continued as `recipe`."""
+    now, before = flatten(recipe), flatten(saved)
+    for key, value in now.items():
+        if value != before[key] and not key.startswith(RESUMABLE):
+            raise ConfigError(
+                f"is {value!r}, the run was started with {before[key]!r}",
+                where=key,
+                fix="resume with the recipe of the run, or start a new run",
+            )

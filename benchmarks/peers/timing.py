@@ -14,7 +14,7 @@ from rlinf_ros.robot.description import load_robot
 
 GOAL_RATE = 0.9
 EPISODES = 256
-HELD_OUT_SEED = 10_000_000
+HELD_OUT_SEED = 2**31 + 10_000_000
 GIVE_UP_S = 90.0
 
 

@@ -28,6 +28,7 @@ class MlpActorCritic(nn.Module):
         super().__init__()
         self.obs_dim, self.action_dim, self.config = obs_dim, action_dim, config
         self.normalizer = RunningNormalizer(obs_dim, clip=config.obs_clip)
+        self.normalizer.freeze(not config.normalize_obs)  # frozen from the start, it only clips
         self.actor = mlp((obs_dim, *config.actor_hidden, action_dim), config.activation, 0.01)
         self.critic = mlp((obs_dim, *config.critic_hidden, 1), config.activation, 1.0)
         self.log_std = nn.Parameter(torch.full((action_dim,), math.log(config.init_std)))
