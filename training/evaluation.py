@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,10 @@ import numpy.typing as npt
 import torch
 
 from rlinf_ros.contract.errors import RlinfError
+from rlinf_ros_training.config import EvalConfig
 from rlinf_ros_training.envs.base import BoolArray, FloatArray, VecEnv
 from rlinf_ros_training.models.actor_critic import MlpActorCritic
+from rlinf_ros_training.stop import Stopped
 
 PolicyFunction = Callable[[FloatArray], FloatArray]  # (N, D) → (N, A)
 EnvFactory = Callable[[int], VecEnv]  # number of environments → VecEnv
@@ -111,6 +114,39 @@ def evaluate_in(env: VecEnv, policy: PolicyFunction, seeds: Sequence[int]) -> Ev
                 f"within max_episode_steps = {env.max_episode_steps}"
             )
     return EvalResult(success, returns, lengths, errors)
+
+
+class Evaluator:
+    """Evaluates a model again and again in one environment, made when first needed."""
+
+    def __init__(self, make_env: EnvFactory, model: MlpActorCritic, config: EvalConfig) -> None:
+        self._make_env, self._model, self._config = make_env, model, config
+        self._env: VecEnv | None = None
+        self.seconds = 0.0  # spent in `run`
+
+    def run(self, check: Callable[[], None] = lambda: None) -> EvalResult | None:
+        """The result on the configured seeds, or None if `check` raised Stopped between steps."""
+        began, config = time.perf_counter(), self._config
+        if self._env is None:
+            self._env = self._make_env(min(config.num_envs, config.episodes))
+        act = model_policy(self._model)
+
+        def policy(obs: FloatArray) -> FloatArray:
+            check()
+            return act(obs)
+
+        try:
+            seeds = range(config.first_seed, config.first_seed + config.episodes)
+            return evaluate_in(self._env, policy, seeds)
+        except Stopped:
+            return None
+        finally:
+            self.seconds += time.perf_counter() - began
+
+    def close(self) -> None:
+        """Close the environment."""
+        if self._env is not None:
+            self._env.close()
 
 
 def model_policy(model: MlpActorCritic) -> PolicyFunction:

@@ -26,7 +26,7 @@ class RolloutStorage:
         self.reward = torch.zeros(steps, num_envs)
         self.terminated = torch.zeros(steps, num_envs, dtype=torch.bool)
         self.truncated = torch.zeros(steps, num_envs, dtype=torch.bool)
-        self.filled = 0  # steps present
+        self.started, self.filled = False, 0  # steps present
         self._final_obs: list[Tensor] = []
         self._final_at: list[Tensor] = []
 
@@ -37,13 +37,14 @@ class RolloutStorage:
 
     def clear(self) -> None:
         """Start over; the tensors are reused."""
-        self.filled = 0
+        self.started, self.filled = False, 0
         self._final_obs.clear()
         self._final_at.clear()
 
     def start(self, obs: FloatArray) -> None:
         """Set the observation (N, D) that the first action answers."""
         self.obs[0] = torch.from_numpy(obs)
+        self.started = True
 
     def add(self, action: Tensor, step: Step) -> None:
         """Append the action (N, A) that answered `obs[filled]` and what came of it."""
@@ -74,6 +75,7 @@ class RolloutStorage:
         state |= {"obs": self.obs[: self.filled + 1]}
         state |= {name: getattr(self, name) for name in _DRAWN}
         return {name: tensor.clone() for name, tensor in state.items()} | {
+            "started": self.started,
             "filled": self.filled,
             "final_obs": final_obs,
             "final_at": final_at,
@@ -84,7 +86,7 @@ class RolloutStorage:
         self.clear()
         for name in (*_FILLED, *_DRAWN, "obs"):
             getattr(self, name)[: len(state[name])] = state[name]
-        self.filled = state["filled"]
+        self.started, self.filled = state["started"], state["filled"]
         self._final_obs, self._final_at = [state["final_obs"]], [state["final_at"]]
 
 
