@@ -20,7 +20,7 @@ from rlinf_ros.contract.errors import ConfigError
 from rlinf_ros.contract.model import Contract
 from rlinf_ros.pipeline.action import ActionPipeline
 from rlinf_ros.pipeline.observation import ObservationPipeline
-from rlinf_ros.pipeline.terms import Context
+from rlinf_ros.pipeline.terms import Context, RawState
 from rlinf_ros.robot.description import RobotDescription
 from rlinf_ros.robot.mujoco_model import build_model
 
@@ -196,6 +196,13 @@ class MujocoVecEnv:
             "goal_position": self._goal_position,
             "goal_quat_xyzw": self._goal_quat,
         }
+
+    def observe_state(self, state: RawState) -> FloatArray:
+        """Put the simulator into the N raw states and observe them, each without a past; (N, D)."""
+        for name, live in self.raw_state().items():
+            live[...] = state[name]
+        self.observations.reset()
+        return self.observations.observe(self._context())
 
     def _context(self) -> Context:
         return self.observations.context(self.raw_state())
