@@ -28,7 +28,9 @@ def write(name: str, metrics: dict[str, dict[str, Any]], details: dict[str, Any]
     for key, m in metrics.items():
         met = m["value"] >= m["goal"] if m["better"] == "higher" else m["value"] <= m["goal"]
         sign = "≥" if m["better"] == "higher" else "≤"
-        print(f"{key.ljust(width)}  {m['value']:8.3g}  {sign} {m['goal']:6.3g}  {'yes' if met else 'no'}")
+        print(
+            f"{key.ljust(width)}  {m['value']:8.3g}  {sign} {m['goal']:6.3g}  {'yes' if met else 'no'}"
+        )
     print(f"\n{path}")
     return path
 
@@ -40,7 +42,9 @@ def machine() -> str:
     if cpuinfo.exists():
         names = [x for x in cpuinfo.read_text().splitlines() if x.startswith("model name")]
         model = names[0].split(":")[1].strip() if names else model
-    return f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    return (
+        f"{model}, {os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}"
+    )
 
 
 def commit() -> str:

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import _report as report
+import numpy as np
 
 PEERS = Path(__file__).parent / "peers"
 sys.path.insert(0, str(PEERS))

@@ -47,7 +47,9 @@ def _parser() -> argparse.ArgumentParser:
         "observation and action with its name, unit, frame and scale.",
     )
     describe.add_argument("what", help="robot name, robot.yaml, contract .yaml, or bundle folder")
-    describe.add_argument("--robot", help="robot name or path (default: the one the contract names)")
+    describe.add_argument(
+        "--robot", help="robot name or path (default: the one the contract names)"
+    )
     describe.set_defaults(run=_describe)
 
     check = commands.add_parser(
@@ -119,7 +121,9 @@ def _print_contract(contract: Contract, robot_name: str | None) -> None:
 
 def _print_robot(robot: RobotDescription) -> None:
     print(f"robot {robot.name}: {robot.description}\n{robot.path}\n")
-    rows: list[tuple[str, ...]] = [("joint", "lower rad", "upper rad", "rad/s", "rad/s²", "home rad")]
+    rows: list[tuple[str, ...]] = [
+        ("joint", "lower rad", "upper rad", "rad/s", "rad/s²", "home rad")
+    ]
     for i, name in enumerate(robot.joint_names):
         values = (robot.lower, robot.upper, robot.velocity, robot.acceleration, robot.home)
         rows.append((name, *(f"{v[i]:.4f}" for v in values)))
@@ -135,7 +139,11 @@ def _verify(arguments: argparse.Namespace) -> None:
     print(f"{bundle.path}: verified on {report.samples} golden samples, robot {robot.name}")
     rows = [
         ("compared", "largest difference", "allowed"),
-        ("raw state → observation", f"{report.observation_max_abs:.2e}", f"{arguments.tolerance:g}"),
+        (
+            "raw state → observation",
+            f"{report.observation_max_abs:.2e}",
+            f"{arguments.tolerance:g}",
+        ),
         ("observation → action", f"{report.action_max_abs:.2e}", f"{arguments.tolerance:g}"),
         ("action → joint command", f"{report.command_max_abs:.2e}", f"{arguments.tolerance:g}"),
     ]

@@ -87,7 +87,7 @@ class _Camera:
 def _geom_colors(model: mujoco.MjModel) -> Array:
     """(ngeom, 4). As MuJoCo draws: a geom's own colour, if it has one, goes before its material's."""
     colors = model.geom_rgba.astype(np.float64)
-    default = np.all(model.geom_rgba == np.float32([0.5, 0.5, 0.5, 1.0]), axis=1)
+    default = np.all(model.geom_rgba == (0.5, 0.5, 0.5, 1.0), axis=1)
     with_material = default & (model.geom_matid >= 0)
     colors[with_material] = model.mat_rgba[model.geom_matid[with_material]]
     floor = with_material & (model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE)

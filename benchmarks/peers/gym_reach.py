@@ -9,11 +9,11 @@ from __future__ import annotations
 import gymnasium
 import mujoco
 import numpy as np
-from rlinf_ros_training.envs.tasks.reach import ReachPosition
 
 from rlinf_ros.contract.load import load_contract
 from rlinf_ros.robot.description import load_robot
 from rlinf_ros.robot.mujoco_model import build_model
+from rlinf_ros_training.envs.tasks.reach import ReachPosition
 
 
 class GymReach(gymnasium.Env):
@@ -76,5 +76,7 @@ class GymReach(gymnasium.Env):
         obs, error = self._observe()
         distance = np.sqrt(error @ error)
         effort = self.last_action @ self.last_action
-        reward = 1.0 - distance / 0.5 + np.exp(-distance / 0.05) - ReachPosition.action_cost * effort
+        reward = (
+            1.0 - distance / 0.5 + np.exp(-distance / 0.05) - ReachPosition.action_cost * effort
+        )
         return obs, float(reward), False, self.steps >= 100, {}

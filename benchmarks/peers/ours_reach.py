@@ -6,12 +6,13 @@ import json
 import sys
 import tempfile
 
+from timing import EPISODES, GOAL_RATE, HELD_OUT_SEED
+
 from rlinf_ros_training.config import apply_overrides
 from rlinf_ros_training.envs.factory import make_env
 from rlinf_ros_training.recipes.reach import reach_position
 from rlinf_ros_training.run_log import read_metrics
 from rlinf_ros_training.runner import Runner
-from timing import EPISODES, GOAL_RATE, HELD_OUT_SEED
 
 
 def main(seed: int, overrides: list[str]) -> dict:

@@ -39,7 +39,10 @@ class BatchedReach(VecEnv):
         step = self.inner.step(self._actions)
         infos = [{} for _ in range(self.num_envs)]
         for i, final in zip(step.done_ids, step.final_obs, strict=True):
-            infos[i] = {"terminal_observation": final, "TimeLimit.truncated": bool(step.truncated[i])}
+            infos[i] = {
+                "terminal_observation": final,
+                "TimeLimit.truncated": bool(step.truncated[i]),
+            }
         return step.obs.copy(), step.reward.copy(), step.terminated | step.truncated, infos
 
     def close(self):

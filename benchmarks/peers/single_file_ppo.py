@@ -16,7 +16,7 @@ GAMMA, LAMBDA, CLIP, LEARNING_RATE, TARGET_KL = 0.97, 0.9, 0.2, 1e-3, 0.02
 CHECK_EVERY = 8192
 
 
-def layer(inputs, outputs, std=np.sqrt(2)):
+def layer(inputs, outputs, std=2**0.5):
     linear = nn.Linear(inputs, outputs)
     nn.init.orthogonal_(linear.weight, std)
     nn.init.zeros_(linear.bias)

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-from rlinf_ros_training.envs.mujoco_env import MujocoVecEnv
-from rlinf_ros_training.envs.tasks.reach import ReachPosition
 
 from rlinf_ros.contract.load import load_contract
 from rlinf_ros.robot.description import load_robot
+from rlinf_ros_training.envs.mujoco_env import MujocoVecEnv
+from rlinf_ros_training.envs.tasks.reach import ReachPosition
 
 GOAL_RATE = 0.9
 EPISODES = 256
@@ -49,4 +49,9 @@ class Clock:
     def result(self) -> dict:
         """What the parent reads: reached, seconds, steps, the curve."""
         seconds, steps, rate = self.curve[-1]
-        return {"reached": rate >= GOAL_RATE, "seconds": seconds, "env_steps": steps, "curve": self.curve}
+        return {
+            "reached": rate >= GOAL_RATE,
+            "seconds": seconds,
+            "env_steps": steps,
+            "curve": self.curve,
+        }

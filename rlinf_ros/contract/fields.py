@@ -1,8 +1,8 @@
 """Strict reading of YAML mappings: each key is asked for once, and what is left over is an error.
 
-    with Fields(mapping, where="ur5e.yaml:joints[0]") as f:
-        name = f.string("name")
-        low, high = f.numbers("position_rad", length=2)
+with Fields(mapping, where="ur5e.yaml:joints[0]") as f:
+    name = f.string("name")
+    low, high = f.numbers("position_rad", length=2)
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _UniqueKeyLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[Any] = set()
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, (str, int, float)) and key in seen:
                 mark = key_node.start_mark
                 raise ConfigError(
@@ -48,7 +48,7 @@ def parse_yaml(text: str, where: str) -> Any:
     except yaml.YAMLError as error:
         raise ConfigError(f"not valid YAML: {error}", where=where) from error
     finally:
-        loader.dispose()  # type: ignore[no-untyped-call]
+        loader.dispose()
 
 
 def read_text(path: str | Path) -> str:
@@ -71,13 +71,17 @@ class Fields:
             raise ConfigError(
                 f"expected a mapping, got {type(mapping).__name__}", where=where or "document"
             )
-        self._map, self.where, self._asked = mapping, where, dict.fromkeys(())  # keeps order
+        self._map, self.where = mapping, where
+        self._asked: dict[str, None] = {}  # a set that keeps the order
 
     def __enter__(self) -> Fields:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
     ) -> None:
         if kind is not None:
             return

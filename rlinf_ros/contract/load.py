@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import NamedTuple
 
 from .fields import Fields, parse_yaml, read_text
 from .model import (
@@ -22,6 +23,7 @@ from .model import (
     ActionSpec,
     ActionTerm,
     Contract,
+    Interface,
     ObservationSpec,
     ObservationTerm,
 )
@@ -48,24 +50,24 @@ def parse_contract(text: str, where: str = "contract") -> Contract:
             description=doc.string("description"),
             robot=doc.string("robot"),
             control_dt_s=control_dt_s,
-            observation=_observation(doc.child("observation"), action[0], max_age_s),
+            observation=_observation(doc.child("observation"), action.terms, max_age_s),
             action=ActionSpec(*action, delay_s=delay_s),
             text=text,
             sha256=hashlib.sha256(text.encode("utf-8")).hexdigest(),
         )
 
 
-def _observation(
-    doc: Fields, actions: tuple[ActionTerm, ...], max_age_s: float
-) -> ObservationSpec:
+def _observation(doc: Fields, actions: tuple[ActionTerm, ...], max_age_s: float) -> ObservationSpec:
     with doc:
         doc.choice("dtype", ["float32"])
         tool = doc.string("tool_link")
-        terms = []
+        terms: list[ObservationTerm] = []
         for entry in doc.children("terms"):
             term = _term(entry, sum(len(a.joints) for a in actions))
             if term.name in [t.name for t in terms]:
-                entry.fail("name", f"'{term.name}' appears twice", fix="give each term its own name")
+                entry.fail(
+                    "name", f"'{term.name}' appears twice", fix="give each term its own name"
+                )
             terms.append(term)
         if not terms:
             doc.fail("terms", "the observation has no terms", allowed=TERM_KINDS)
@@ -111,10 +113,18 @@ def _term(doc: Fields, action_size: int) -> ObservationTerm:
         )
 
 
-def _action(doc: Fields) -> tuple[tuple[ActionTerm, ...], float, str, ActionLimits, str]:
+class _Action(NamedTuple):
+    terms: tuple[ActionTerm, ...]
+    clip: float
+    hold: str
+    limits: ActionLimits
+    command_interface: Interface
+
+
+def _action(doc: Fields) -> _Action:
     with doc:
         terms: list[ActionTerm] = []
-        interfaces = []
+        interfaces: list[Interface] = []
         for entry in doc.children("terms"):
             term = _action_term(entry)
             for joint in term.joints:
@@ -149,7 +159,7 @@ def _action(doc: Fields) -> tuple[tuple[ActionTerm, ...], float, str, ActionLimi
                 position_margin_rad=limits.number("position_margin_rad", low=0.0),
             )
         clip = doc.number("clip", positive=True)
-        return tuple(terms), clip, hold, bounds, interface
+        return _Action(tuple(terms), clip, hold, bounds, interface)
 
 
 def _action_term(doc: Fields) -> ActionTerm:

@@ -49,6 +49,7 @@ ActionType = Literal[
     "joint_offset_from_default",
     "joint_velocity",
 ]
+Interface = Literal["position", "velocity"]
 ACTION_UNITS: dict[str, str] = {
     "joint_position": "rad",
     "joint_delta_from_measured": "rad",
@@ -131,7 +132,7 @@ class ActionSpec:
     clip: float
     hold: str
     limits: ActionLimits
-    command_interface: Literal["position", "velocity"]
+    command_interface: Interface
     delay_s: float
 
     @property

@@ -121,7 +121,9 @@ class ActionPipeline:
         i = 0
         for term in self.spec.terms:
             for joint, scale, offset in zip(term.joints, term.scale, term.offset, strict=True):
-                rows.append((str(i), term.name, term.type, joint, repr(scale), term.unit, repr(offset)))
+                rows.append(
+                    (str(i), term.name, term.type, joint, repr(scale), term.unit, repr(offset))
+                )
                 i += 1
         return format_table(rows)
 

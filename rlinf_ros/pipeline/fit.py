@@ -16,7 +16,9 @@ def check_fits(contract: Contract, robot: RobotDescription) -> None:
             where=f"{where}.robot",
             fix=f"use the bundle with '{contract.robot}', or train one for '{robot.name}'",
         )
-    terms = [(f"observation.terms[{i}]", t.joints) for i, t in enumerate(contract.observation.terms)]
+    terms = [
+        (f"observation.terms[{i}]", t.joints) for i, t in enumerate(contract.observation.terms)
+    ]
     terms += [(f"action.terms[{i}]", t.joints) for i, t in enumerate(contract.action.terms)]
     for path, joints in terms:
         for joint in joints:
@@ -35,7 +37,9 @@ def check_fits(contract: Contract, robot: RobotDescription) -> None:
             if term.kind.endswith("_error"):
                 frames.append(tool)
             _known(term.frame, frames, f"{where}.observation.terms[{i}].frame", "frame")
-    for joint, limit in zip(contract.action.joints, contract.action.limits.velocity_rad_s, strict=True):
+    for joint, limit in zip(
+        contract.action.joints, contract.action.limits.velocity_rad_s, strict=True
+    ):
         bound = float(robot.velocity[robot.joint_names.index(joint)])
         if limit > bound + 1e-9:
             raise ConfigError(

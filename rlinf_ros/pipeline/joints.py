@@ -47,7 +47,9 @@ class JointReader:
                 self._index[key] = found
         return found
 
-    def read(self, names: Sequence[str], values: Sequence[float], what: str) -> npt.NDArray[np.float64]:
+    def read(
+        self, names: Sequence[str], values: Sequence[float], what: str
+    ) -> npt.NDArray[np.float64]:
         """Values (len(names),) → (J,) float64 in the robot's order. Raises JointError.
 
         what: the name of the vector for errors, such as `velocity`. A value that is NaN or infinite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import array_api_compat
@@ -33,7 +34,9 @@ class ObservationPipeline:
         for term in self.spec.terms:
             frame = _frame(term.frame, robot, self.kinematics)
             history = History(term.history) if term.history > 1 else None
-            self._terms.append((term, TERM_FUNCTIONS[term.kind], frame, _index(term.joints, robot), history))
+            self._terms.append(
+                (term, TERM_FUNCTIONS[term.kind], frame, _index(term.joints, robot), history)
+            )
         # One pass over the whole vector instead of one per term: this is in the simulator's hot path.
         self._offset = np.concatenate([np.tile(t.offset, t.history) for t in self.spec.terms])
         self._scale = np.concatenate([np.tile(t.scale, t.history) for t in self.spec.terms])
@@ -79,7 +82,11 @@ class ObservationPipeline:
         """A name for each of the D elements: `joint_position[elbow_joint]`, `tcp_position[z]`, ..."""
         names = []
         for term in self.spec.terms:
-            elements = term.joints or {3: "xyz", 4: term.orientation[-4:]}.get(term.size) or range(term.size)
+            elements = (
+                term.joints
+                or {3: "xyz", 4: term.orientation[-4:]}.get(term.size)
+                or range(term.size)
+            )
             for age in range(term.history - 1, -1, -1):
                 suffix = f"@-{age}" if term.history > 1 else ""
                 names += [f"{term.name}[{element}]{suffix}" for element in elements]
@@ -87,7 +94,20 @@ class ObservationPipeline:
 
     def table(self) -> str:
         """The terms as a printable table: index range, name, kind, unit, frame, scale, history, meaning."""
-        rows = [("index", "term", "kind", "unit", "frame", "offset", "scale", "clip", "history", "meaning")]
+        rows = [
+            (
+                "index",
+                "term",
+                "kind",
+                "unit",
+                "frame",
+                "offset",
+                "scale",
+                "clip",
+                "history",
+                "meaning",
+            )
+        ]
         start = 0
         for term in self.spec.terms:
             rows.append(
@@ -108,10 +128,13 @@ class ObservationPipeline:
         return format_table(rows)
 
 
-def format_table(rows: list[tuple[str, ...]]) -> str:
+def format_table(rows: Sequence[tuple[str, ...]]) -> str:
     """Left-aligned columns with a rule under the first row."""
     widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows]
+    lines = [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
     return "\n".join([lines[0], "  ".join("-" * w for w in widths), *lines[1:]])
 
 
@@ -127,7 +150,9 @@ def _like(constant: np.ndarray, x: Array, xp: Any) -> Array:
 
 def _index(joints: tuple[str, ...], robot: RobotDescription) -> Any:
     index = [robot.joint_names.index(joint) for joint in joints]
-    return slice(None) if index == list(range(len(robot.joint_names))) else np.array(index, dtype=int)
+    return (
+        slice(None) if index == list(range(len(robot.joint_names))) else np.array(index, dtype=int)
+    )
 
 
 def _frame(name: str, robot: RobotDescription, kinematics: Kinematics) -> Frame:

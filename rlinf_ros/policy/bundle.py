@@ -1,9 +1,9 @@
 """PolicyBundle: one folder that carries a policy, its contract and the proof that they belong together.
 
-    policy.onnx     observation (N, D) float32 → action (N, A) float32, normaliser inside
-    contract.yaml   the exact text that the policy was trained with
-    golden.npz      raw robot states and the observations, actions and commands they must give
-    manifest.json   versions, hashes of the three files, control_dt, robot fingerprint, training run
+policy.onnx     observation (N, D) float32 → action (N, A) float32, normaliser inside
+contract.yaml   the exact text that the policy was trained with
+golden.npz      raw robot states and the observations, actions and commands they must give
+manifest.json   versions, hashes of the three files, control_dt, robot fingerprint, training run
 """
 
 from __future__ import annotations
@@ -32,7 +32,16 @@ FILES = ("policy.onnx", "contract.yaml", "golden.npz")
 GOLDEN_STATE = ("joint_position", "joint_velocity", "last_command", "last_action")
 GOLDEN_GOAL = ("goal_position", "goal_quat_xyzw")
 GOLDEN_RESULT = ("observation", "action", "command")
-_MANIFEST_KEYS = {"schema", "name", "created", "control_dt_s", "robot", "versions", "training", "files"}
+_MANIFEST_KEYS = {
+    "schema",
+    "name",
+    "created",
+    "control_dt_s",
+    "robot",
+    "versions",
+    "training",
+    "files",
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +65,9 @@ class PolicyBundle:
         path = Path(path)
         if not path.is_dir():
             raise ConfigError(
-                "no such bundle folder", where=str(path), fix="make one with `rlinf-train export RUN`"
+                "no such bundle folder",
+                where=str(path),
+                fix="make one with `rlinf-train export RUN`",
             )
         manifest = _read_manifest(path / "manifest.json")
         content = {name: _read_checked(path / name, manifest) for name in FILES}
@@ -92,8 +103,8 @@ def save_bundle(
     try:
         (work / "policy.onnx").write_bytes(onnx)
         (work / "contract.yaml").write_bytes(contract.text.encode("utf-8"))
-        with open(work / "golden.npz", "wb") as file:
-            np.savez_compressed(file, **dict(golden))
+        with (work / "golden.npz").open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **golden)
         document = {
             **manifest,
             "schema": SCHEMA,
@@ -119,7 +130,7 @@ def save_bundle(
 
 
 def _swap(new: Path, path: Path) -> None:
-    os.chmod(new, 0o755)
+    new.chmod(0o755)  # mkdtemp makes it private
     if not path.exists():
         new.rename(path)
         return
@@ -144,13 +155,17 @@ def _read_manifest(path: Path) -> dict[str, Any]:
         raise ConfigError(f"not valid JSON: {error}", where=str(path)) from error
     if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA:
         found = manifest.get("schema") if isinstance(manifest, dict) else type(manifest).__name__
-        raise ConfigError(f"not a bundle manifest: {found!r}", where=f"{path}:schema", allowed=[SCHEMA])
+        raise ConfigError(
+            f"not a bundle manifest: {found!r}", where=f"{path}:schema", allowed=[SCHEMA]
+        )
     if problem := sorted(_MANIFEST_KEYS ^ set(manifest)):
         word = "missing" if problem[0] in _MANIFEST_KEYS else "unknown key"
         raise ConfigError(word, where=f"{path}:{problem[0]}", allowed=sorted(_MANIFEST_KEYS))
     files = manifest["files"]
     if not isinstance(files, dict) or set(files) != set(FILES):
-        raise ConfigError("must list exactly the bundle's files", where=f"{path}:files", allowed=FILES)
+        raise ConfigError(
+            "must list exactly the bundle's files", where=f"{path}:files", allowed=FILES
+        )
     return manifest
 
 
@@ -167,7 +182,9 @@ def _read_checked(path: Path, manifest: Mapping[str, Any]) -> bytes:
             if size != len(content)
             else "edited after the export: its SHA-256 differs from the manifest's"
         )
-        raise ConfigError(what, where=str(path), fix="export the bundle again; never edit it by hand")
+        raise ConfigError(
+            what, where=str(path), fix="export the bundle again; never edit it by hand"
+        )
     return content
 
 

@@ -40,7 +40,9 @@ def make_policy(bundle: PolicyBundle) -> OnnxPolicy:
     return OnnxPolicy(bundle.onnx, contract.observation.size, contract.action.size, where)
 
 
-def verify(bundle: PolicyBundle, robot: RobotDescription, tolerance: float = TOLERANCE) -> VerifyReport:
+def verify(
+    bundle: PolicyBundle, robot: RobotDescription, tolerance: float = TOLERANCE
+) -> VerifyReport:
     """Raise ConfigError if the contract does not fit `robot`, VerifyError if a sample differs."""
     contract, golden = bundle.contract, bundle.golden
     observe, act = ObservationPipeline(contract, robot), ActionPipeline(contract, robot)
@@ -49,7 +51,9 @@ def verify(bundle: PolicyBundle, robot: RobotDescription, tolerance: float = TOL
     order = reader.index([str(name) for name in golden["joint_names"]])
     steps, episodes = golden["observation"].shape[:2]
     if not np.any(golden["observation"]) or steps * episodes < 2:
-        raise VerifyError(f"{bundle.path}: golden samples are empty or all zero: they prove nothing")
+        raise VerifyError(
+            f"{bundle.path}: golden samples are empty or all zero: they prove nothing"
+        )
     worst = {"observation": 0.0, "action": 0.0, "command": 0.0}
     for t in range(steps):
         state = {key: golden[key][t] for key in ("last_command", "last_action")}

@@ -26,7 +26,10 @@ def linear_policy(d: int, a: int) -> bytes:
     helper, numpy_helper = onnx.helper, onnx.numpy_helper
     weight = numpy_helper.from_array(rng.normal(size=(d, a)).astype(np.float32), "w")
     graph = helper.make_graph(
-        [helper.make_node("MatMul", ["observation", "w"], ["y"]), helper.make_node("Tanh", ["y"], ["action"])],
+        [
+            helper.make_node("MatMul", ["observation", "w"], ["y"]),
+            helper.make_node("Tanh", ["y"], ["action"]),
+        ],
         "policy",
         [helper.make_tensor_value_info("observation", onnx.TensorProto.FLOAT, ["N", d])],
         [helper.make_tensor_value_info("action", onnx.TensorProto.FLOAT, ["N", a])],
@@ -52,7 +55,13 @@ def golden_samples(contract, policy, order):
         obs = observe.observe(observe.context(s))
         action = policy(obs)
         shuffled = {k: s[k][..., order] for k in ("joint_position", "joint_velocity")}
-        row = {**s, **shuffled, "observation": obs, "action": action, "command": act.command(action, s)}
+        row = {
+            **s,
+            **shuffled,
+            "observation": obs,
+            "action": action,
+            "command": act.command(action, s),
+        }
         for key, value in row.items():
             rows.setdefault(key, []).append(value)
     golden = {key: np.stack(values) for key, values in rows.items()}
@@ -68,7 +77,13 @@ def saved(tmp_path_factory):
 
     policy = OnnxPolicy(model, contract.observation.size, contract.action.size, "memory")
     golden = golden_samples(contract, policy, (1, 2, 3, 4, 5, 0))
-    manifest = {"name": "t", "created": "now", "robot": {"name": "ur5e"}, "versions": {}, "training": {}}
+    manifest = {
+        "name": "t",
+        "created": "now",
+        "robot": {"name": "ur5e"},
+        "versions": {},
+        "training": {},
+    }
     path = tmp_path_factory.mktemp("b") / "bundle"
     save_bundle(path, contract=contract, onnx=model, golden=golden, manifest=manifest)
     return path, contract, model, golden, manifest
@@ -131,7 +146,9 @@ def test_manifest_must_be_whole(saved, tmp_path):
 def test_verify_names_the_term_that_differs(saved, tmp_path):
     observation = saved[3]["observation"].copy()
     observation[2, 1, 4] += 1e-3
-    with pytest.raises(VerifyError, match=r"observation term 'q\[wrist_2_joint\]' differs by 0.001"):
+    with pytest.raises(
+        VerifyError, match=r"observation term 'q\[wrist_2_joint\]' differs by 0.001"
+    ):
         verify(edited(saved, tmp_path, observation=observation), UR5E)
 
 

@@ -102,7 +102,11 @@ def test_elements_by_hand():
     obs = observe(pipeline, state([1, 2, 3, 4, 5, 6], last_command=[0, 0, 3.25, 0, 0, 0]))
     # wrist_2: (5 - 0.5) * 2 = 9 → 4; elbow: (3 - 0.1) * -3 = -8.7 → -4; error: 3.25 - 3
     assert obs.dtype == np.float32 and obs.tolist() == [4.0, -4.0, 0.25]
-    assert pipeline.element_names() == ["wrist[wrist_2_joint]", "wrist[elbow_joint]", "err[elbow_joint]"]
+    assert pipeline.element_names() == [
+        "wrist[wrist_2_joint]",
+        "wrist[elbow_joint]",
+        "err[elbow_joint]",
+    ]
 
 
 @pytest.mark.parametrize("frame", ["base_link", "base"])
@@ -137,14 +141,20 @@ def test_goal_errors_are_zero_at_the_goal_and_turn_with_the_frame():
     pipeline = ObservationPipeline(contract(terms), UR5E)
     q = UR5E.home
     p, quat = pipeline.kinematics.forward_pose(q)
-    obs = observe(pipeline, state(q, goal_position=p + [0.0, 0.0, 0.1], goal_quat_xyzw=quat))
+    obs = observe(pipeline, state(q, goal_position=p + np.array([0.0, 0.0, 0.1]), goal_quat_xyzw=quat))
     assert obs[:3] == pytest.approx([0, 0, 0.1], abs=1e-7)
     assert obs[3:6] == pytest.approx([0, 0, -0.1], abs=1e-6)  # at home the tool's Z points down
     assert obs[6:] == pytest.approx([0, 0, 0], abs=1e-6)
 
 
 def test_history_is_filled_by_the_first_value_and_runs_oldest_first():
-    term = {"name": "q", "kind": "joint_position", "joints": ["elbow_joint"], "unit": "rad", "history": 3}
+    term = {
+        "name": "q",
+        "kind": "joint_position",
+        "joints": ["elbow_joint"],
+        "unit": "rad",
+        "history": 3,
+    }
     pipeline = ObservationPipeline(contract([term]), UR5E)
 
     def push(*elbows, ids=None):
@@ -182,7 +192,11 @@ def test_case_04_joint_lists_are_per_term():
     base = {"unit": "rad", "scale": 1.0, "offset": 0.0, "type": "joint_position"}
     terms = [
         {**base, "name": "wrist", "joints": ["wrist_3_joint", "wrist_1_joint", "wrist_2_joint"]},
-        {**base, "name": "arm", "joints": ["elbow_joint", "shoulder_pan_joint", "shoulder_lift_joint"]},
+        {
+            **base,
+            "name": "arm",
+            "joints": ["elbow_joint", "shoulder_pan_joint", "shoulder_lift_joint"],
+        },
     ]
     pipeline = ActionPipeline(contract(action=terms), UR5E)
     action = np.array([0.6, 0.4, 0.5, 0.3, 0.1, 0.2], np.float32)
@@ -192,7 +206,13 @@ def test_case_04_joint_lists_are_per_term():
 
 
 def test_velocity_is_bounded_and_turns_inward_at_a_limit():
-    term = {"name": "arm", "type": "joint_velocity", "joints": JOINTS, "unit": "rad/s", "scale": 5.0}
+    term = {
+        "name": "arm",
+        "type": "joint_velocity",
+        "joints": JOINTS,
+        "unit": "rad/s",
+        "scale": 5.0,
+    }
     pipeline = ActionPipeline(contract(action=[term]), UR5E)
     at_limit = UR5E.upper.copy()
     command = pipeline.command(np.ones(6, np.float32), state(at_limit, last_command=np.ones(6)))

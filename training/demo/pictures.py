@@ -6,6 +6,7 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
+from matplotlib.figure import Figure
 
 from rlinf_ros.robot.description import RobotDescription
 from rlinf_ros_training.render import render_frames, save_animation
@@ -14,7 +15,7 @@ from rlinf_ros_training.run_log import read_metrics
 from .trials import Trials
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402
+from matplotlib import pyplot as plt
 
 _CLIP_TRIALS, _CLIP_STEPS, _CLIP_STRIDE, _CLIP_FPS = 4, 80, 4, 12.5  # 1.6 s each, in real time
 _TOLERANCE_CM, _TOLERANCE_DEG = 3.0, 10.0
@@ -89,7 +90,7 @@ def make_clip(trials: Trials, robot: RobotDescription, path: Path) -> None:
     save_animation(path, frames, _CLIP_FPS)
 
 
-def _save(figure: plt.Figure, path: Path) -> None:
+def _save(figure: Figure, path: Path) -> None:
     figure.tight_layout()
     figure.savefig(path, dpi=130)
     plt.close(figure)

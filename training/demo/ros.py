@@ -47,7 +47,7 @@ class Processes:
 
     def start(self, name: str, argv: Sequence[str]) -> None:
         """Start `argv` in a group of its own, so that a Ctrl-C here ends it by our order only."""
-        with open(self.log(name), "wb") as log:
+        with self.log(name).open("wb") as log:
             self._running[name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
@@ -55,7 +55,7 @@ class Processes:
     def follow(self, name: str, timeout_s: float) -> int:
         """Print what process `name` prints until it ends; its exit code. Others must stay alive."""
         process, deadline = self._running[name], time.monotonic() + timeout_s
-        with open(self.log(name), errors="replace") as log:
+        with self.log(name).open(errors="replace") as log:
             while True:
                 code = process.poll()
                 sys.stdout.write(log.read())

@@ -11,7 +11,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import mujoco
 import numpy as np
 import numpy.typing as npt
 from mujoco.batch import Batch
@@ -247,7 +246,7 @@ class MujocoVecEnv:
     def close(self) -> None:
         """Free the batch and its threads."""
         self._physics = {}
-        self._batch = None  # type: ignore[assignment]
+        self._batch = None
 
 
 def _whole(span_s: float, dt_s: float, where: str) -> int:
