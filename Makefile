@@ -8,6 +8,9 @@ SHELL := /bin/bash
 
 PYTHON ?=
 export PYTHON
+# The interpreter that looks for one; it may itself be too old.
+FIRST := $(firstword $(shell command -v python3 $(PYTHON)))
+BOOTSTRAP := $(or $(FIRST),echo "error: no python3 found: install Python 3.10-3.13" >&2; exit 1;) .ci/bootstrap.py
 ENV := . .ci/env.sh &&
 ARGS ?=
 
@@ -23,12 +26,10 @@ help: ## show this list
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## */  make \1|/' | column -t -s '|'
 
 venv:
-	@command -v python3 >/dev/null || [ -n "$(PYTHON)" ] || { echo "error: no python3 found: install Python 3.10-3.13" >&2; exit 1; }
-	@$(or $(PYTHON),python3) .ci/bootstrap.py
+	@$(BOOTSTRAP)
 
 tools:
-	@command -v python3 >/dev/null || [ -n "$(PYTHON)" ] || { echo "error: no python3 found: install Python 3.10-3.13" >&2; exit 1; }
-	@$(or $(PYTHON),python3) .ci/bootstrap.py --ros
+	@$(BOOTSTRAP) --ros
 
 ros-build: tools ## build the ROS 2 packages into build/ros/install
 	@.ci/ros_build.sh
