@@ -130,10 +130,14 @@ class ControlLoop:
         age_s = np.inf if sample is None else now_s - sample.stamp_s
         if age_s <= limit_s:
             return None
-        text = f"the newest joint state is {age_s:.3g} s old; the policy was not called"
+        text = (
+            f"the newest joint state on {self._topic} is {age_s:.3g} s old, allowed {limit_s:g} s"
+        )
+        if sample is None:
+            text = f"no complete joint state has arrived on {self._topic} yet"
         return Reason(
             Code.STALE_INPUT,
-            "no complete joint state has arrived yet" if sample is None else text,
+            text,
             "check the driver, the network and that both clocks agree",
             self._topic,
             value=float(age_s),

@@ -39,7 +39,7 @@ class SafetyLimits:
     action_max_age_s: float = 0.2  # from the joint state's stamp to the action's arrival
     action_timeout_s: float = 0.15  # a policy that is alive but sends no action has ended its run
     heartbeat_timeout_s: float = 0.04  # 2 periods of the policy node's heartbeat
-    hold_grace_s: float = 0.25  # a shorter interruption needs no resume
+    hold_grace_s: float = 0.5  # a shorter interruption needs no resume
     max_dropped_in_row: int = 5  # unusable actions in a row before a fault
 
     @classmethod

@@ -179,7 +179,7 @@ def test_lost_heartbeats_hold_and_need_a_resume(interface):
     assert decisions[-1].reason.code is Code.HEARTBEAT_LOST
     if interface == "position":
         assert len(arm.sent) == 1
-    arm.run(0.5, beats=False)
+    arm.run(0.7, beats=False)
     assert arm.governor.resume_required
     assert arm.governor.reason.code is Code.HEARTBEAT_LOST  # it is still silent
     arm.run(0.2, target=arm.q.copy() if interface == "position" else np.zeros(3))
@@ -207,7 +207,7 @@ def test_stale_joint_states_hold_and_need_a_resume():
     assert arm.governor.state is State.HOLD
     assert arm.governor.reason.code is Code.STALE_INPUT
     count = len(arm.sent)
-    arm.run(0.5, target=(0.5, -0.2, 0.3), states=False)
+    arm.run(0.7, target=(0.5, -0.2, 0.3), states=False)
     assert len(arm.sent) == count
     assert arm.governor.resume(arm.now).code is Code.STALE_INPUT  # not while the cause lasts
     arm.run(0.2, target=(0.5, -0.2, 0.3))
