@@ -68,7 +68,7 @@ class ModelConfig(Section):
     critic_hidden: tuple[int, ...] = limited((128, 128), 1)
     activation: Literal["tanh", "elu", "relu"] = "tanh"
     init_std: float = limited(1.0, 1e-6)
-    normalize_obs: bool = True  # running mean and variance; not needed where the contract scales well
+    normalize_obs: bool = True  # by running mean and variance; a contract may scale well enough
     obs_clip: float = limited(10.0, 1e-6)
 
 

@@ -18,7 +18,7 @@ SETTINGS = {
     "dummy16": {"n_steps": 128, "batch_size": 256, "n_epochs": 5},
     "batch64": {"n_steps": 32, "batch_size": 512, "n_epochs": 5},
 }
-CHECK_EVERY = 8192
+CHECK_EVERY = 4096
 
 
 class BatchedReach(VecEnv):
@@ -96,7 +96,7 @@ def main(setting: str, seed: int) -> dict:
         "MlpPolicy",
         env,
         learning_rate=1e-3,
-        gamma=0.97,
+        gamma=0.9,
         gae_lambda=0.9,
         policy_kwargs={"net_arch": [128, 128]},
         seed=seed,

@@ -11,9 +11,9 @@ from timing import Clock, make_env
 from torch import nn
 from torch.distributions import Normal
 
-NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 128, 32, 5, 8
-GAMMA, LAMBDA, CLIP, LEARNING_RATE, TARGET_KL = 0.97, 0.9, 0.2, 1e-3, 0.02
-CHECK_EVERY = 8192
+NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 64, 32, 5, 4
+GAMMA, LAMBDA, CLIP, LEARNING_RATE, TARGET_KL = 0.9, 0.9, 0.2, 1e-3, 0.02
+CHECK_EVERY = 4096
 
 
 def layer(inputs, outputs, std=2**0.5):

@@ -74,12 +74,19 @@ def run_demo(out: Path, trials: int, overrides: Sequence[str]) -> int:
 
 
 def make_goals(env: MujocoVecEnv, count: int) -> list[dict[str, Any]]:
-    """Goals of held-out episodes, in base_link."""
+    """Starts and goals of held-out episodes; poses in base_link."""
     goals = []
     for seed in range(TRIAL_SEED, TRIAL_SEED + count):
         episode = env.task.sample(np.random.default_rng(seed), 1)
-        position, quat = episode.goal_position[0], episode.goal_quat_xyzw[0]
-        goals.append({"seed": seed, "position_m": position.tolist(), "quat_xyzw": quat.tolist()})
+        start = dict(zip(env.robot.joint_names, episode.joint_position[0].tolist(), strict=True))
+        goals.append(
+            {
+                "seed": seed,
+                "start_rad": start,
+                "position_m": episode.goal_position[0].tolist(),
+                "quat_xyzw": episode.goal_quat_xyzw[0].tolist(),
+            }
+        )
     return goals
 
 

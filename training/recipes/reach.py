@@ -33,7 +33,7 @@ def reach_position() -> Recipe:
     """Position only, 2 s episodes: the training benchmark."""
     return Recipe(
         name="reach_position",
-        env=EnvConfig(task="reach_position", num_envs=128),
+        env=EnvConfig(task="reach_position", num_envs=64),
         model=ModelConfig(init_std=0.6, normalize_obs=False),
         ppo=PPOConfig(gamma=0.9, gae_lambda=0.9),
         runner=RunnerConfig(total_env_steps=400_000, stop_at_success=0.9, staleness=1),
