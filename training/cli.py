@@ -17,7 +17,7 @@ from .recipes.catalogue import RECIPES, find_recipe
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; the exit code: 0 success, 1 a fault in what was given, 2 usage, 130 stopped."""
-    arguments = _parser().parse_args(argv)
+    arguments = _parse(argv)
     try:
         code: int = arguments.run(arguments)
         return code
@@ -27,6 +27,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
+
+
+def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+    """argparse takes `key=value` only before the options; here they may stand behind them, too."""
+    parser = _parser()
+    arguments, rest = parser.parse_known_args(argv)
+    overrides = [word for word in rest if "=" in word and not word.startswith("-")]
+    if len(overrides) < len(rest) or (rest and not hasattr(arguments, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        arguments.overrides = [*arguments.overrides, *rest]
+    return arguments
 
 
 def _parser() -> argparse.ArgumentParser:
