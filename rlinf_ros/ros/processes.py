@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ _MODULES = {
     "policy_node": "rlinf_ros.ros.policy_node",
     "guard_node": "rlinf_ros.ros.guard_node",
     "twin_node": "rlinf_ros.ros.twin_node",
+    "reach_trials": "rlinf_ros.ros.reach_trials",
     "rlinf-train": "rlinf_ros_training.cli",
 }
 
@@ -32,22 +34,23 @@ def installed_executable(name: str) -> Path | None:
 def command(name: str) -> list[str]:
     """Command line of one of our executables, without arguments.
 
-    The installed script runs under the Python that it was installed with. From a source tree the
-    active virtual environment's Python is taken, for `ros2` itself runs under the system's.
+    An installed script runs under the Python that it was installed with. Otherwise the module runs
+    under the active virtual environment's Python, for `ros2` itself runs under the system's.
     """
     if (path := installed_executable(name)) is not None:
         return [str(path)]
-    python = sys.executable
-    if environment := os.environ.get("VIRTUAL_ENV"):
-        candidate = Path(environment) / "bin" / "python"
-        python = str(candidate) if candidate.exists() else python
-    return [python, "-m", _MODULES[name]]
+    environment = os.environ.get("VIRTUAL_ENV")
+    folder = Path(environment) / "bin" if environment else Path(sys.executable).parent
+    if (script := shutil.which(name, path=str(folder))) is not None:
+        return [script]
+    python = folder / "python"
+    return [str(python) if python.exists() else sys.executable, "-m", _MODULES[name]]
 
 
-def environment() -> dict[str, str]:
-    """Variables to add so that the processes find what this one has found."""
+def variables() -> dict[str, str]:
+    """Environment variables to add, so that the processes find the package that this one found."""
     paths = [str(Path(__file__).resolve().parents[2]), os.environ.get("PYTHONPATH", "")]
-    return {"PYTHONPATH": os.pathsep.join(p for p in paths if p)}
+    return {"PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
 def node(name: str) -> dict[str, Any]:
@@ -56,6 +59,7 @@ def node(name: str) -> dict[str, Any]:
     return {
         "executable": executable,
         "arguments": arguments,
-        "additional_env": environment(),
+        "additional_env": variables(),
         "exec_name": name,
+        "sigterm_timeout": "10",  # s; a busy machine may need more than the 5 that are usual
     }
