@@ -1,6 +1,6 @@
 """Train a policy in simulation, as one process; the same as the command `rlinf-train run`.
 
-ros2 launch rlinf_ros train.launch.py recipe:=reach overrides:="env.num_envs=128 seed=3"
+ros2 launch rlinf_ros train.launch.py recipe:=reach overrides:="env.num_envs=128 runner.seed=3"
 """
 
 from __future__ import annotations
