@@ -142,6 +142,11 @@ def load_model(path: str | Path) -> tuple[MlpActorCritic, Recipe, dict[str, Any]
     return model.eval(), recipe, content
 
 
+def weights_of(model: MlpActorCritic) -> dict[str, torch.Tensor]:
+    """A copy of the model's state dict on the CPU."""
+    return {name: tensor.cpu().clone() for name, tensor in model.state_dict().items()}
+
+
 def load_weights(model: MlpActorCritic, weights: Mapping[str, Any], where: str) -> None:
     """Copy a state dict into the model; ConfigError if names or shapes differ."""
     try:

@@ -1,9 +1,10 @@
-"""Collects rollouts from one VecEnv with a policy whose parameters stand still meanwhile."""
+"""Collecting rollouts with a policy whose parameters stand still meanwhile."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,75 @@ class Collector:
         self._obs = state["obs"].numpy()
         self._generator.set_state(state["generator"])
         self.episodes = [(e[0], e[1], e[2]) for e in state["episodes"]]
+
+
+class Stages:
+    """The collectors of a run, one per stage (group of environments), and their behaviour policy."""
+
+    def __init__(
+        self, envs: Sequence[VecEnv], behaviour: MlpActorCritic, steps: int, seeds: Sequence[int]
+    ) -> None:
+        self.behaviour = behaviour
+        self._collectors = [
+            Collector(env, behaviour, steps, int(seed))
+            for env, seed in zip(envs, seeds, strict=True)
+        ]
+
+    @property
+    def full(self) -> bool:
+        """Whether the rollout is complete."""
+        return all(c.storage.full for c in self._collectors)
+
+    @property
+    def seconds(self) -> float:
+        """What the rollout took."""
+        return max(c.seconds for c in self._collectors)
+
+    def tasks(
+        self, model: MlpActorCritic, stop: Callable[[], bool]
+    ) -> dict[str, Callable[[], None]]:
+        """Tasks that collect with the parameters that `model` has now.
+
+        A rollout that a stop cut short is continued with the parameters that it began with.
+        """
+        if not self._collectors[0].storage.started:
+            self.behaviour.load_state_dict(model.state_dict())
+            for collector in self._collectors:
+                collector.begin()
+        return {f"collect {i}": partial(c.run, stop) for i, c in enumerate(self._collectors)}
+
+    def storages(self) -> list[RolloutStorage]:
+        """The rollout, stage by stage."""
+        return [c.storage for c in self._collectors]
+
+    def take_episode_means(self) -> dict[str, float]:
+        """Means over the episodes that ended since the last call, if any did."""
+        episodes = [episode for c in self._collectors for episode in c.episodes]
+        for collector in self._collectors:
+            collector.episodes.clear()
+        if not episodes:
+            return {}
+        means = np.mean(episodes, axis=0).tolist()
+        return dict(zip(("episode_return", "episode_length", "success_rate"), means, strict=True))
+
+    def clear(self) -> None:
+        """Forget the rollout, so that the next one can begin."""
+        for collector in self._collectors:
+            collector.storage.clear()
+
+    def close(self) -> None:
+        """Close the environments."""
+        for collector in self._collectors:
+            collector.env.close()
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Of each collector; the behaviour policy is saved by its owner."""
+        return [c.state_dict() for c in self._collectors]
+
+    def load_state_dict(self, states: list[dict[str, Any]]) -> None:
+        """Take over what `state_dict` returned."""
+        for collector, state in zip(self._collectors, states, strict=True):
+            collector.load_state_dict(state)
 
 
 def _to_tensor(value: Any) -> Any:

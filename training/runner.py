@@ -5,6 +5,7 @@ Run directory: recipe.yaml, metrics.csv, tensorboard/, checkpoints/.
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,8 +20,14 @@ from rlinf_ros.contract.errors import ConfigError
 from rlinf_ros.contract.fields import read_text
 from rlinf_ros_training.algorithms.parallel import run_tasks
 from rlinf_ros_training.algorithms.ppo import PPO
-from rlinf_ros_training.checkpoint import Checkpoints, load_weights, read_checkpoint, write_atomic
-from rlinf_ros_training.collector import Collector
+from rlinf_ros_training.checkpoint import (
+    Checkpoints,
+    load_weights,
+    read_checkpoint,
+    weights_of,
+    write_atomic,
+)
+from rlinf_ros_training.collector import Stages
 from rlinf_ros_training.config import (
     EnvConfig,
     Recipe,
@@ -75,28 +82,20 @@ class Runner:
         self._best: tuple[float, float] | None = None
         self._seconds_before, self._started = 0.0, 0.0
         self._resumed = False
+        self._unevaluated: dict[str, float] | None = None  # row of metrics that a stop left so
 
         seeds = np.random.SeedSequence(config.seed).generate_state(2 + stages) % 2**31
         per_stage = recipe.env.num_envs // stages
         envs = [make_env(recipe.env, per_stage, training=True) for _ in range(stages)]
         torch.manual_seed(int(seeds[0]))
-        self.behaviour = MlpActorCritic(envs[0].obs_dim, envs[0].action_dim, recipe.model)
         self.model = MlpActorCritic(envs[0].obs_dim, envs[0].action_dim, recipe.model)
+        behaviour = copy.deepcopy(self.model)
         self.model.to(config.device)
-        self._collectors = [
-            Collector(env, self.behaviour, config.rollout_steps, int(seed))
-            for env, seed in zip(envs, seeds[2:], strict=True)
-        ]
-        self._ppo = PPO(
-            self.model,
-            recipe.ppo,
-            int(seeds[1]),
-            threads=config.overlap,
-            timeout_s=config.timeout_s,
-        )
-        self._evaluator = Evaluator(
-            partial(make_env, recipe.env, training=False), self.model, recipe.eval
-        )
+        self._stages = Stages(envs, behaviour, config.rollout_steps, seeds[2:].tolist())
+        self._run = partial(run_tasks, threads=config.overlap, timeout_s=config.timeout_s)
+        self._ppo = PPO(self.model, recipe.ppo, int(seeds[1]), self._run)
+        make_eval_env = partial(make_env, recipe.env, training=False)
+        self._evaluator = Evaluator(make_eval_env, self.model, recipe.eval)
         self._steps_per_update = config.rollout_steps * recipe.env.num_envs
         self.total_updates = -(-config.total_env_steps // self._steps_per_update)
         self._progress = Progress(recipe.name, config.total_env_steps, quiet=quiet)
@@ -135,9 +134,11 @@ class Runner:
             with StopRequest() as stop:
                 reason = self._reason(stop, None)
                 while reason is None:
-                    row = self._advance(stop)
+                    row, self._unevaluated = self._unevaluated or self._advance(stop), None
                     if row and self._evaluation_due(row):
-                        evaluation = self._evaluate(stop, row) or evaluation
+                        evaluation = self._evaluate(stop, row)
+                        if evaluation is None:
+                            row, self._unevaluated = None, row
                     reason = self._reason(stop, evaluation)
                     if row:
                         log.write(row)
@@ -147,43 +148,29 @@ class Runner:
         finally:
             log.close()
             self._progress.close()
-            self.close()
-        return RunResult(
-            reason,
-            self.update,
-            self.update * self._steps_per_update,
-            self._train_seconds(),
-            evaluation,
-            self.checkpoints.latest(),
-        )
-
-    def close(self) -> None:
-        """Close the environments."""
-        for collector in self._collectors:
-            collector.env.close()
-        self._evaluator.close()
+            self._stages.close()
+            self._evaluator.close()
+        steps, checkpoint = self.update * self._steps_per_update, self.checkpoints.latest()
+        seconds = self._train_seconds()
+        return RunResult(reason, self.update, steps, seconds, evaluation, checkpoint)
 
     def _advance(self, stop: StopRequest) -> dict[str, float] | None:
         """One update; its row of metrics, or None if `stop` cut the rollout before it short."""
-        config, began = self.recipe.runner, time.perf_counter()
-        run = partial(run_tasks, threads=config.overlap, timeout_s=config.timeout_s)
-        if not self._collected():
-            run(self._collect_tasks(stop))
-            if not self._collected():
+        began = time.perf_counter()
+        if not self._stages.full:
+            self._run(self._stages.tasks(self.model, stop))
+            if not self._stages.full:
                 return None
-        collect_seconds = max(c.seconds for c in self._collectors)
-        episodes = self._episode_means()
-        learn_began = time.perf_counter()
-        batch = self._ppo.prepare([c.storage for c in self._collectors])
-        for collector in self._collectors:
-            collector.storage.clear()
+        collect_seconds, episodes = self._stages.seconds, self._stages.take_episode_means()
+        prepare_began = time.perf_counter()
+        batch = self._ppo.prepare(self._stages.storages())
+        prepare_seconds = time.perf_counter() - prepare_began
+        self._stages.clear()  # the batch has its own memory
         learn = partial(self._ppo.learn, batch, self.update / self.total_updates)
-        timed_learn = partial(_timed, learn)
-        prepare_seconds = time.perf_counter() - learn_began
-        tasks: dict[str, Any] = {"learn": timed_learn}
-        if config.staleness and self.update + 1 < self.total_updates:
-            tasks |= self._collect_tasks(stop)
-        metrics, learn_seconds = run(tasks)["learn"]
+        tasks: dict[str, Any] = {"learn": partial(_timed, learn)}
+        if self.recipe.runner.staleness and self.update + 1 < self.total_updates:
+            tasks |= self._stages.tasks(self.model, stop)
+        metrics, learn_seconds = self._run(tasks)["learn"]
         self.update += 1
         return {
             "update": self.update,
@@ -195,30 +182,6 @@ class Runner:
             **episodes,
             **metrics,
         }
-
-    def _collected(self) -> bool:
-        return all(c.storage.full for c in self._collectors)
-
-    def _collect_tasks(self, stop: StopRequest) -> dict[str, Any]:
-        """Tasks that fill the storages, with the behaviour policy of this moment.
-
-        A rollout that a stop cut short is continued with the policy that began it.
-        """
-        if not self._collectors[0].storage.started:
-            self.behaviour.load_state_dict(self.model.state_dict())
-            for collector in self._collectors:
-                collector.begin()
-        return {f"collect {i}": partial(c.run, stop) for i, c in enumerate(self._collectors)}
-
-    def _episode_means(self) -> dict[str, float]:
-        """Of the episodes that ended in the rollout, if any."""
-        episodes = [episode for c in self._collectors for episode in c.episodes]
-        for collector in self._collectors:
-            collector.episodes.clear()
-        if not episodes:
-            return {}
-        means = np.mean(episodes, axis=0).tolist()
-        return dict(zip(("episode_return", "episode_length", "success_rate"), means, strict=True))
 
     def _evaluation_due(self, row: Mapping[str, float]) -> bool:
         config = self.recipe.eval
@@ -245,7 +208,7 @@ class Runner:
         enough = self.recipe.runner.stop_at_success
         if enough is not None and evaluation is not None and evaluation.rate >= enough:
             return "success"
-        if self.update >= self.total_updates:
+        if self.update >= self.total_updates and self._unevaluated is None:
             return "length"
         return "stopped" if stop() else None
 
@@ -259,29 +222,26 @@ class Runner:
             "obs_dim": self.model.obs_dim,
             "action_dim": self.model.action_dim,
             "update": self.update,
-            "model": _weights(self.model),
-            "behaviour": _weights(self.behaviour),
+            "model": weights_of(self.model),
+            "behaviour": weights_of(self._stages.behaviour),
             "ppo": self._ppo.state_dict(),
-            "collectors": [c.state_dict() for c in self._collectors],
+            "collectors": self._stages.state_dict(),
             "train_seconds": self._train_seconds(),
             "best": list(self._best) if self._best else None,
+            "unevaluated": self._unevaluated,
         }
 
     def _load(self, content: Mapping[str, Any], where: str) -> None:
         load_weights(self.model, content["model"], f"{where}:model")
-        load_weights(self.behaviour, content["behaviour"], f"{where}:behaviour")
+        load_weights(self._stages.behaviour, content["behaviour"], f"{where}:behaviour")
         self._ppo.load_state_dict(content["ppo"])
-        for collector, state in zip(self._collectors, content["collectors"], strict=True):
-            collector.load_state_dict(state)
+        self._stages.load_state_dict(content["collectors"])
         self.update, self._seconds_before = content["update"], content["train_seconds"]
         self._best = tuple(content["best"]) if content["best"] else None
+        self._unevaluated = content["unevaluated"]
         self._resumed = True
 
 
 def _timed(task: Any) -> tuple[Any, float]:
     began = time.perf_counter()
     return task(), time.perf_counter() - began
-
-
-def _weights(model: MlpActorCritic) -> dict[str, torch.Tensor]:
-    return {name: tensor.cpu().clone() for name, tensor in model.state_dict().items()}

@@ -1,12 +1,14 @@
 """PPO: gradients against autograd, bootstrapping from rollouts, threads, and that it learns."""
 
 import dataclasses
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
 from rlinf_ros.contract.errors import RlinfError
+from rlinf_ros_training.algorithms.parallel import run_tasks
 from rlinf_ros_training.algorithms.ppo import PPO, Batch
 from rlinf_ros_training.collector import Collector
 from rlinf_ros_training.config import ModelConfig, PPOConfig
@@ -141,7 +143,7 @@ def test_storage_records_what_the_environment_did():
 def test_threads_do_not_change_the_weights():
     models = [make_model(), make_model()]
     ppos = [
-        PPO(m, PPOConfig(minibatch_size=20), 5, threads=t)
+        PPO(m, PPOConfig(minibatch_size=20), 5, partial(run_tasks, threads=t))
         for m, t in zip(models, (False, True), strict=True)
     ]
     for k in range(4):

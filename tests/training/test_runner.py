@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from rlinf_ros.contract.errors import ConfigError, RlinfError
+from rlinf_ros_training import runner
 from rlinf_ros_training.algorithms.parallel import run_tasks
 from rlinf_ros_training.checkpoint import load_model, read_checkpoint
+from rlinf_ros_training.collector import Stages
 from rlinf_ros_training.config import (
     EnvConfig,
     EvalConfig,
@@ -96,40 +98,38 @@ def test_collection_runs_beside_learning_only_at_staleness_one(tmp_path):
     assert threads[1] == {"MainThread", "collect 0"}
 
 
-def test_staleness_uses_the_policy_from_before_the_last_update(tmp_path):
+def test_staleness_uses_the_policy_from_before_the_last_update(tmp_path, monkeypatch):
     """Rollouts 0 and 1 are collected with the first weights, rollout 2 with those of update 1."""
     starts = {}
 
-    class Spy(Runner):
-        def _collect_tasks(self, stop):
-            tasks = super()._collect_tasks(stop)
+    class Spy(Stages):
+        def tasks(self, model, stop):
+            tasks = super().tasks(model, stop)
             starts.setdefault("behaviour", []).append(self.behaviour.log_std.detach().clone())
-            starts.setdefault("model", []).append((self.update, self.model.log_std.clone()))
+            starts.setdefault("model", []).append(model.log_std.detach().clone())
             return tasks
+
+    monkeypatch.setattr(runner, "Stages", Spy)
 
     for staleness in (0, 1):
         starts.clear()
-        Spy(
-            recipe(f"runner.staleness={staleness}"),
-            tmp_path / f"s{staleness}",
-            make_env,
-            quiet=True,
-        ).run()
+        run(tmp_path, f"s{staleness}", f"runner.staleness={staleness}")
         assert len(starts["behaviour"]) == UPDATES, "no rollout is collected that is not learned"
-        updates = [u for u, _ in starts["model"]]
-        assert updates == ([0, 0, 1, 2, 3, 4] if staleness else [0, 1, 2, 3, 4, 5])
-        for behaviour, (_, model) in zip(starts["behaviour"], starts["model"], strict=True):
+        for behaviour, model in zip(starts["behaviour"], starts["model"], strict=True):
             assert torch.equal(behaviour, model)
+        first, second = starts["behaviour"][:2]
+        assert torch.equal(first, second) == bool(staleness)
+        assert not torch.equal(second, starts["behaviour"][2])
 
 
 class Pause:
     """Makes environments of which one asks for a stop (as Ctrl-C does) before its step number k."""
 
-    def __init__(self, k):
-        self.k, self.done = k, False
+    def __init__(self, k, in_training=True):
+        self.k, self.in_training, self.done = k, in_training, False
 
     def __call__(self, config, num_envs, *, training):
-        return ToyEnv(num_envs, self.on_step if training else lambda _: None)
+        return ToyEnv(num_envs, self.on_step if training == self.in_training else lambda _: None)
 
     def on_step(self, step):
         if step == self.k and not self.done:
@@ -156,6 +156,18 @@ def test_resume_gives_the_result_of_an_uninterrupted_run(
     assert same(read_checkpoint(whole.checkpoint), read_checkpoint(second.checkpoint))
     assert numbers(tmp_path / "whole") == numbers(tmp_path / "pieces")
     assert second.train_seconds > first.train_seconds
+
+
+@pytest.mark.parametrize("stop_at", [5, 65])  # the first evaluation has 60 steps; the last one
+def test_an_evaluation_cut_short_is_made_up_for(tmp_path, stop_at):
+    whole = run(tmp_path, "whole")
+    first = run(tmp_path, "pieces", make=Pause(stop_at, in_training=False))
+    assert first.reason == "stopped"
+    assert first.update == (3 if stop_at == 5 else UPDATES)
+    second = Runner.resume(tmp_path / "pieces", make_env, quiet=True).run()
+    assert second.reason == "length"
+    assert same(read_checkpoint(whole.checkpoint), read_checkpoint(second.checkpoint))
+    assert numbers(tmp_path / "whole") == numbers(tmp_path / "pieces")
 
 
 def test_resume_after_a_crash_drops_the_rows_after_the_checkpoint(tmp_path):

@@ -9,9 +9,11 @@ from typing import Any
 
 from rlinf_ros.contract.errors import RlinfError
 
+RunTasks = Callable[[Mapping[str, Callable[[], Any]]], dict[str, Any]]
+
 
 def run_tasks(
-    tasks: Mapping[str, Callable[[], Any]], *, threads: bool, timeout_s: float
+    tasks: Mapping[str, Callable[[], Any]], *, threads: bool = False, timeout_s: float = 600.0
 ) -> dict[str, Any]:
     """Run every task to its end and return the results by name.
 

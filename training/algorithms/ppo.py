@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rlinf_ros.contract.errors import RlinfError
 from rlinf_ros_training.algorithms.flat import FlatAdam
-from rlinf_ros_training.algorithms.parallel import run_tasks
+from rlinf_ros_training.algorithms.parallel import RunTasks, run_tasks
 from rlinf_ros_training.config import PPOConfig
 from rlinf_ros_training.models.actor_critic import MlpActorCritic
 from rlinf_ros_training.models.mlp_gradient import MlpGradient
@@ -36,23 +36,18 @@ class Batch:
 class PPO:
     """Learns a MlpActorCritic from rollouts.
 
-    Policy and value network share nothing, so each has its own Adam and gradient clipping and they
-    are learned side by side when `threads`; the weights come out the same without.
+    Policy and value network share nothing: each has its own Adam and gradient clipping, and the two
+    may be learned side by side, with the same weights in the end.
     """
 
     def __init__(
-        self,
-        model: MlpActorCritic,
-        config: PPOConfig,
-        seed: int,
-        *,
-        threads: bool = False,
-        timeout_s: float = 600.0,
+        self, model: MlpActorCritic, config: PPOConfig, seed: int, run: RunTasks = run_tasks
     ) -> None:
-        self.model, self.config = model, config
-        self._threads, self._timeout_s = threads, timeout_s
+        """run: how the two networks' updates are run, one after the other or side by side."""
+        self.model, self.config, self._run = model, config, run
         self._generator = torch.Generator().manual_seed(seed)
-        self._value_rate = config.value_learning_rate or config.learning_rate
+        rate = config.value_learning_rate
+        self._value_rate = config.learning_rate if rate is None else rate
         self._actor = FlatAdam(model.actor_parameters(), config.learning_rate)
         assert model.log_std.grad is not None
         self._log_std_grad = model.log_std.grad
@@ -116,13 +111,11 @@ class PPO:
         count = len(batch.value)
         orders = [torch.randperm(count, generator=self._generator) for _ in range(config.epochs)]
         size = min(count, config.minibatch_size)
-        results = run_tasks(
+        results = self._run(
             {
                 "policy update": lambda: self._learn_policy(batch, orders, size),
                 "value update": lambda: self._learn_value(batch, orders, size),
-            },
-            threads=self._threads,
-            timeout_s=self._timeout_s,
+            }
         )
         for name, flat in (("policy", self._actor.flat), ("value", self._critic.flat)):
             if not torch.isfinite(flat).all():
