@@ -20,12 +20,12 @@ PYTEST := python -m pytest --disable-plugin-autoload -p pytest_timeout -p _hypot
 # A domain of this run's own, on this machine alone: nothing else on the network is heard or disturbed.
 ROS_ENV := ROS_DOMAIN_ID=$$((1 + $$$$ % 100)) ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST
 
-.PHONY: help venv tools ros-build demo test test-unit check bench clean
+.PHONY: help env tools ros-build demo test test-unit check bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z%-]+):.*## */  make \1|/' | column -t -s '|'
 
-venv:
+env: ## make .venv with all tools, or bring it up to date
 	@$(BOOTSTRAP)
 
 tools:
@@ -44,11 +44,11 @@ test: ros-build ## all tests
 	$(ROS_ENV) $(PYTEST) tests/parity tests/training tests/ros --junitxml=build/junit.xml $(ARGS) || failed=1; \
 	exit $$failed
 
-test-unit: venv ## tests without ROS, torch or simulator, under a minute
+test-unit: env ## tests without ROS, torch or simulator, under a minute
 	@mkdir -p build
 	@$(ENV) $(PYTEST) tests/unit --junitxml=build/junit-unit.xml $(ARGS)
 
-check: venv ## style and types
+check: env ## style and types
 	@mkdir -p build/typing && ln -sfn ../../training build/typing/rlinf_ros_training
 	@$(ENV) failed=0; \
 	ruff check || failed=1; \
@@ -56,7 +56,7 @@ check: venv ## style and types
 	MYPYPATH=.:build/typing mypy || failed=1; \
 	exit $$failed
 
-bench: venv ## every benchmark; `make bench-NAME` runs benchmarks/NAME.py
+bench: env ## every benchmark; `make bench-NAME` runs benchmarks/NAME.py
 	@$(MAKE) --no-print-directory $(patsubst benchmarks/%.py,bench-%,$(wildcard benchmarks/[a-z]*.py))
 
 bench-%: ros-build

@@ -90,7 +90,6 @@ setup(
             "setuptools>=61,<80",
         ],  # 80 breaks --symlink-install
         "dev": ["hypothesis", "mypy", "pytest>=8.4", "pytest-timeout", "ruff", "types-PyYAML"],
-        "bench": ["gymnasium", "stable-baselines3"],  # peers; their script makes a venv for them
     },
     entry_points={
         "console_scripts": [
