@@ -270,6 +270,53 @@ def test_missing_driver_package_is_told(start) -> None:
     assert "apt install ros-$ROS_DISTRO-ur" in launch.text()
 
 
+DRIVER = """
+from launch import LaunchDescription
+from launch.actions import LogInfo, OpaqueFunction, Shutdown
+
+def show(context):
+    given = context.launch_configurations
+    return [LogInfo(msg=f"{name}={given[name]!r}") for name in sorted(given)] + [Shutdown()]
+
+def generate_launch_description():
+    return LaunchDescription([OpaqueFunction(function=show)])
+"""
+
+
+@real
+@pytest.mark.parametrize("interface", ["position", "velocity"])
+def test_the_driver_gets_its_arguments_and_the_guards_controller(
+    start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interface: str
+) -> None:
+    """What ur_control.launch.py of Humble to Lyrical is given; a file that shows it is in its place."""
+    share = tmp_path / "prefix" / "share"
+    index = share / "ament_index" / "resource_index" / "packages"
+    index.mkdir(parents=True)
+    (index / "ur_robot_driver").touch()
+    (share / "ur_robot_driver" / "launch").mkdir(parents=True)
+    (share / "ur_robot_driver" / "launch" / "ur_control.launch.py").write_text(DRIVER)
+    prefixes = [str(tmp_path / "prefix"), os.environ.get("AMENT_PREFIX_PATH", "")]
+    monkeypatch.setenv("AMENT_PREFIX_PATH", os.pathsep.join(prefixes))
+    launch = start(
+        "deploy",
+        bundle="b",
+        start_driver="true",
+        robot_ip="10.0.0.2",
+        tf_prefix="left_",
+        command_interface=interface,
+    )
+    launch.wait()
+    for line in (
+        f"initial_joint_controller='forward_{interface}_controller'",
+        "robot_ip='10.0.0.2'",
+        "tf_prefix='left_'",
+        "ur_type='ur5e'",
+        "use_mock_hardware='false'",
+        "use_fake_hardware='false'",
+    ):
+        assert line in launch.text()
+
+
 @real
 def test_a_bundle_that_cannot_be_loaded_ends_the_launch(start) -> None:
     pytest.importorskip("rlinf_ros_msgs", reason="messages are not built: make ros-build")
