@@ -16,10 +16,11 @@ fi
 mkdir -p build/ros
 touch build/COLCON_IGNORE
 rm -rf "$stamp" build/ros/{build,install}/rlinf_ros # a removed file must not live on in the installed package
-if [ -f build/ros/venv ] && ! cmp -s build/ros/venv .venv/rlinf_ros.stamp; then
-    rm -rf build/ros/build build/ros/install # CMake remembers the interpreter that it saw first
+place=$(head -n 1 .venv/rlinf_ros.stamp) # interpreter and ROS 2: CMake remembers the first it saw
+if [ "$(cat build/ros/place 2>/dev/null)" != "$place" ]; then
+    rm -rf build/ros/build build/ros/install
 fi
-cp .venv/rlinf_ros.stamp build/ros/venv
+echo "$place" >build/ros/place
 
 python -m colcon --log-base build/ros/log build --base-paths . msgs \
     --build-base build/ros/build --install-base build/ros/install \
