@@ -1,7 +1,7 @@
 """The position-only reach as a plain gymnasium.Env, as an experienced user would write it by hand.
 
 The same model, observation, reward, limits and episode as our `reach_position`, in scalar-sized NumPy
-without our pipeline; benchmarks/train.py checks at its start that both agree.
+without our pipeline; `check_agreement` compares the two before each timed run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import gymnasium
 import mujoco
 import numpy as np
+from timing import make_env
 
 from rlinf_ros.contract.load import load_contract
 from rlinf_ros.robot.description import load_robot
@@ -80,3 +81,19 @@ class GymReach(gymnasium.Env):
             1.0 - distance / 0.5 + np.exp(-distance / 0.05) - ReachPosition.action_cost * effort
         )
         return obs, float(reward), False, self.steps >= 100, {}
+
+
+def check_agreement(steps: int = 99) -> None:
+    """Raise if observation or reward differ from our VecEnv's for the same states and actions."""
+    ours, plain = make_env(1, stagger=False), GymReach()
+    first = ours.reset_to_seeds([7])[0]
+    state = ours.raw_state()
+    obs = plain.place(state["joint_position"][0], state["goal_position"][0])
+    np.testing.assert_allclose(obs, first, atol=1e-5)
+    rng = np.random.default_rng(0)
+    for _ in range(steps):
+        action = rng.uniform(-1.5, 1.5, 6).astype(np.float32)
+        step = ours.step(action[None])
+        obs, reward, *_ = plain.step(action)
+        np.testing.assert_allclose(obs, step.obs[0], atol=1e-5)
+        np.testing.assert_allclose(reward, step.reward[0], atol=1e-5)

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import torch
-from gym_reach import GymReach
+from gym_reach import GymReach, check_agreement
 from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
@@ -90,6 +90,7 @@ class StopAtGoal(BaseCallback):
 
 def main(setting: str, seed: int) -> dict:
     torch.set_num_threads(1)
+    check_agreement()
     env = BatchedReach(64) if setting.startswith("batch") else DummyVecEnv([GymReach] * 16)
     clock = Clock()
     model = PPO(
