@@ -98,6 +98,7 @@ setup(
             f"guard_node = {PACKAGE}.ros.guard_node:main",
             f"policy_node = {PACKAGE}.ros.policy_node:main",
             f"twin_node = {PACKAGE}.ros.twin_node:main",
+            f"reach_trials = {PACKAGE}.ros.reach_trials:main",
         ],
     },
 )

@@ -31,7 +31,7 @@ def faults_of_share(prefix: Path) -> list[str]:
 def faults_of_executables(prefix: Path) -> list[str]:
     """Executables that `ros2 run` would not find."""
     folder = prefix / "rlinf_ros" / "lib" / "rlinf_ros"
-    names = ("policy_node", "guard_node", "twin_node")
+    names = ("policy_node", "guard_node", "twin_node", "reach_trials")
     return [f"no executable {folder / name}" for name in names if not (folder / name).is_file()]
 
 
