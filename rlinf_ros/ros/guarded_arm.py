@@ -7,7 +7,7 @@ from sensor_msgs.msg import JointState
 
 from ..contract.model import Contract
 from ..robot.description import RobotDescription
-from ..runtime.robot_io import ActionFrame, ArmSample, Vector
+from ..runtime.robot_io import ActionFrame, ArmSample, RobotIO, Vector
 from ..safety.governor import State
 from ..safety.reason import Code, Reason
 from . import qos
@@ -15,7 +15,7 @@ from .convert import Commands, JointStates, reason, seconds
 from .messages import GuardStatus, PolicyAction, SentCommand
 
 
-class GuardedArm:
+class GuardedArm(RobotIO):
     """RobotIO over topics: joint states, guard/sent_command, guard/status, policy/action."""
 
     def __init__(

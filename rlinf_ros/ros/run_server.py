@@ -11,7 +11,6 @@ from typing import Any
 
 from rclpy.action.server import ActionServer, CancelResponse, ServerGoalHandle
 from rclpy.node import Node
-from rclpy.task import Future
 
 from ..contract.errors import ConfigError
 from ..runtime.goal import GoalFrames
@@ -26,7 +25,8 @@ _FEEDBACK_PERIOD_S = 0.1
 class RunServer:
     """Keeps the one active run. `begin` is asked before each run and may refuse; `ended` is told.
 
-    The execute callback only waits for a future that `finish` completes, so one thread is enough.
+    A goal stays in the state ACCEPTED while it is run and is executed, in ROS 2's sense, only at its
+    end: an execute callback that waits, even as a coroutine, keeps rclpy's executors busy at 100 %.
     """
 
     def __init__(
@@ -45,13 +45,13 @@ class RunServer:
         self._begin, self._ended = begin, ended
         self.run: Run | None = None
         self._handle: ServerGoalHandle | None = None
-        self._future: Future | None = None
         self._fed_back_s = 0.0
         self._server = ActionServer(
             node,
             RunPolicy,
             "policy/run",
-            execute_callback=self._execute,
+            execute_callback=lambda _: RunPolicy.Result(),  # never used, see `_end`
+            handle_accepted_callback=self._accept,
             cancel_callback=lambda _: CancelResponse.ACCEPT,
         )
 
@@ -78,37 +78,40 @@ class RunServer:
 
     def finish(self, reason: Reason) -> None:
         """End the active run, if there is one, because of `reason`."""
-        run, future = self.run, self._future
-        if run is None or future is None:
+        run, handle = self.run, self._handle
+        if run is None or handle is None:
             return
-        self.run = self._future = self._handle = None
+        elapsed_s = run.elapsed_s(self._now())
+        self.run = self._handle = None
         self._ended()
-        log = self._node.get_logger()
-        text = f"run ended after {run.elapsed_s(self._now()):.2f} s, {run.steps} steps: {reason}"
-        log.info(text)
-        future.set_result((run, reason, run.elapsed_s(self._now())))
+        self._node.get_logger().info(
+            f"run ended after {elapsed_s:.2f} s, {run.steps} steps: {reason}"
+        )
+        self._end(handle, reason, run, elapsed_s)
 
     def destroy(self) -> None:
         """Take the action down; the active run must have been finished."""
         self._server.destroy()
 
-    async def _execute(self, handle: ServerGoalHandle) -> Any:
+    def _accept(self, handle: ServerGoalHandle) -> None:
         refusal = self._start(handle)
         if refusal is not None:
             self._node.get_logger().error(f"goal refused: {refusal}")
-            handle.abort()
-            return _result(None, refusal, 0.0)
-        assert self._future is not None
-        ended = await self._future
-        assert ended is not None, "a run's future is never cancelled"
-        run, reason, elapsed_s = ended
-        if reason.code is Code.CANCELLED:
-            handle.canceled()
-        elif run.within_tolerance and reason.code is Code.GOAL_REACHED:
-            handle.succeed()
-        else:
-            handle.abort()
-        return _result(run, reason, elapsed_s)
+            self._end(handle, refusal, None, 0.0)
+
+    def _end(
+        self, handle: ServerGoalHandle, reason: Reason, run: Run | None, elapsed_s: float
+    ) -> None:
+        def execute(handle: ServerGoalHandle) -> Any:
+            if handle.is_cancel_requested:
+                handle.canceled()
+            elif reason.code is Code.GOAL_REACHED:
+                handle.succeed()
+            else:
+                handle.abort()
+            return _result(run, reason, elapsed_s)
+
+        handle.execute(execute)
 
     def _start(self, handle: ServerGoalHandle) -> Reason | None:
         if self.run is not None:
@@ -136,7 +139,7 @@ class RunServer:
             return Reason(Code.INVALID_GOAL, text, error.fix, "policy/run")
         if (refusal := self._begin(now_s)) is not None:
             return refusal
-        self.run, self._handle, self._future = Run(goal, limits, now_s), handle, Future()
+        self.run, self._handle = Run(goal, limits, now_s), handle
         self._fed_back_s = now_s
         return None
 

@@ -122,7 +122,7 @@ class Client:
         self,
         condition: Callable[[], Any],
         what: str,
-        timeout_s: float = 10.0,
+        timeout_s: float = 30.0,
         processes: Sequence[Process] = (),
     ) -> Any:
         """The condition's first true value; after the time-out, an error with the logs."""
@@ -135,7 +135,7 @@ class Client:
                 raise AssertionError(f"after {timeout_s:g} s still not: {what}\n{logs}")
             time.sleep(0.005)
 
-    def call(self, service_type: type, name: str, request: Any, timeout_s: float = 10.0) -> Any:
+    def call(self, service_type: type, name: str, request: Any, timeout_s: float = 30.0) -> Any:
         """Response of a service."""
         client = self.node.create_client(service_type, name)
         try:
@@ -144,7 +144,7 @@ class Client:
         finally:
             self.node.destroy_client(client)
 
-    def result(self, future: Any, what: str, timeout_s: float = 10.0) -> Any:
+    def result(self, future: Any, what: str, timeout_s: float = 30.0) -> Any:
         """Result of a future."""
         self.wait_for(future.done, what, timeout_s)
         return future.result()

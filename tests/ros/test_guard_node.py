@@ -70,7 +70,7 @@ class Bench:
             parameters["tf_prefix"] = prefix
         self.guard = Process(MODULE, namespace, log, **parameters)
 
-    def wait_for(self, condition, what, timeout_s=10.0):
+    def wait_for(self, condition, what, timeout_s=30.0):
         return self.client.wait_for(condition, what, timeout_s, [self.guard])
 
     def state(self):
@@ -79,7 +79,7 @@ class Bench:
     def code(self):
         return self.statuses[-1].reason.code if self.statuses else None
 
-    def reach(self, state, code=None, timeout_s=10.0):
+    def reach(self, state, code=None, timeout_s=30.0):
         what = f"guard in state {state}, reason {code}"
         return self.wait_for(
             lambda: self.state() == state and code in (None, self.code()), what, timeout_s
@@ -87,7 +87,7 @@ class Bench:
 
     def run_to(self, offset):
         self.policy.target = UR5E.home + np.asarray(offset)
-        self.reach(GuardStatus.ACTIVE, timeout_s=20.0)
+        self.reach(GuardStatus.ACTIVE)
 
     def call(self, name):
         return self.client.call(Trigger, name, Trigger.Request())
@@ -206,8 +206,8 @@ def test_lost_heartbeats_hold(bench):
     time.sleep(0.05)
     b.policy.alive = False
     b.reach(GuardStatus.HOLD, Code.HEARTBEAT_LOST)
+    b.wait_for(lambda: b.sent[-1].policy_sequence == 0, "the holding command")
     last = b.sent[-1]
-    assert last.policy_sequence == 0
     np.testing.assert_array_equal(last.command, b.sent[-2].command)  # hold: the last one, once more
     time.sleep(0.4)
     b.policy.alive = True

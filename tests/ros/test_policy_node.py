@@ -68,7 +68,7 @@ class Bench:
     def start_policy(self):
         self.policy = Process(POLICY, self.space, self.folder / "policy.log", **self.parameters)
 
-    def wait_for(self, condition, what, timeout_s=20.0):
+    def wait_for(self, condition, what, timeout_s=30.0):
         processes = [p for p in (self.policy, self.guard) if p]
         return self.client.wait_for(condition, what, timeout_s, processes)
 
