@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from importlib.metadata import entry_points
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,8 +32,10 @@ def faults_of_share(prefix: Path) -> list[str]:
 def faults_of_executables(prefix: Path) -> list[str]:
     """Executables that `ros2 run` would not find."""
     folder = prefix / "rlinf_ros" / "lib" / "rlinf_ros"
-    names = ("policy_node", "guard_node", "twin_node", "reach_trials")
-    return [f"no executable {folder / name}" for name in names if not (folder / name).is_file()]
+    scripts = [
+        s for s in entry_points(group="console_scripts") if s.value.startswith("rlinf_ros.ros.")
+    ]
+    return [f"not installed: {s.name}" for s in scripts if not (folder / s.name).is_file()]
 
 
 def faults_of_messages() -> list[str]:
