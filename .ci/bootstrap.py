@@ -36,7 +36,9 @@ def imports(name):
         return False
     return True
 print(json.dumps({
-    "executable": sys.executable,
+    "executable": getattr(sys, "_base_executable", sys.executable),
+    "prefix": sys.base_prefix,
+    "in_venv": sys.prefix != sys.base_prefix,
     "version": sys.version_info[:3],
     "venv": bool(importlib.util.find_spec("venv") and importlib.util.find_spec("ensurepip")),
     "headers": os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")),
@@ -58,7 +60,8 @@ class MissingError(Exception):
 
 
 def probe(python: str) -> dict | None:
-    """Facts about an interpreter, or None if it can't be started."""
+    """Facts about an interpreter (of a virtual environment: about the one that it was made from),
+    or None if it can't be started."""
     try:
         done = subprocess.run(
             [python, "-c", PROBE],
@@ -67,9 +70,10 @@ def probe(python: str) -> dict | None:
             timeout=60,
             stdin=subprocess.DEVNULL,
         )
-        return json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
+        facts = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else None
     except (OSError, ValueError, IndexError, subprocess.TimeoutExpired):
         return None
+    return probe(facts["executable"]) if facts and facts["in_venv"] else facts
 
 
 def find_python(distro: str) -> dict:
@@ -136,7 +140,7 @@ def keys(python: dict, distro: str) -> tuple[str, str]:
     digest = hashlib.sha256()
     for path in (ROOT / "setup.py", ROOT / "constraints.txt", Path(__file__)):
         digest.update(path.read_bytes())
-    place = [python["executable"], python["version"], distro, str(ROOT)]
+    place = [python["prefix"], python["version"], distro, str(ROOT)]
     return json.dumps(place), digest.hexdigest()
 
 
