@@ -142,7 +142,14 @@ class GuardNode(Node):
             self._broken(error)
 
     def _on_policy_status(self, message: PolicyStatus) -> None:
-        self.governor.heartbeat(self._now())
+        try:
+            now_s = self._now()
+            if message.state in (PolicyStatus.RUNNING, PolicyStatus.HOLD):
+                self.governor.heartbeat(now_s)
+            else:
+                self._act(self.governor.policy_idle(now_s), now_s)
+        except Exception as error:
+            self._broken(error)
 
     def _on_tick(self) -> None:
         try:

@@ -61,12 +61,16 @@ class GuardedArm(RobotIO):
 
     def write(self, frame: ActionFrame) -> None:
         """Hand the targets to the guard."""
-        self._write(frame.targets, frame.stamp_s, [float(a) for a in frame.raw_action])
-
-    def rest(self) -> None:
-        """A run has ended. Velocities: ask for zero now; positions: the guard holds the last one."""
-        if self._contract.action.command_interface == "velocity" and self._sample is not None:
-            self._write(self._sample.position * 0.0, self._sample.stamp_s, [])
+        self.sequence += 1
+        self._action.publish(
+            self._commands.action_message(
+                frame.targets,
+                frame.stamp_s,
+                self.sequence,
+                self._contract.control_dt_s,
+                frame.raw_action.tolist(),
+            )
+        )
 
     def hindrance(self) -> tuple[Reason | None, bool]:
         """Why the guard lets nothing through, and whether only an operator can change that."""
@@ -91,13 +95,6 @@ class GuardedArm(RobotIO):
         for subscription in self._subscriptions:
             self._node.destroy_subscription(subscription)
         self._node.destroy_publisher(self._action)
-
-    def _write(self, targets: Vector, stamp_s: float, raw: list[float]) -> None:
-        self.sequence += 1
-        dt_s = self._contract.control_dt_s
-        self._action.publish(
-            self._commands.action_message(targets, stamp_s, self.sequence, dt_s, raw)
-        )
 
     def _on_joint_state(self, message: JointState) -> None:
         sample = self._states.read(message)

@@ -25,6 +25,7 @@ from ..robot.description import load_robot
 from ..runtime.control_loop import ControlLoop, TickResult
 from ..runtime.goal import GoalFrames
 from ..runtime.robot_io import ActionFrame
+from ..runtime.run import Run
 from ..safety.reason import NO_REASON, Code, Reason
 from . import qos
 from .convert import reason_message, stamp
@@ -140,7 +141,7 @@ class PolicyNode(LifecycleNode):
                 patience_s=self._patience_s,
                 now=self._now,
                 begin=self._begin,
-                ended=self._arm.rest,
+                ended=self._idle,
             )
         except Exception:
             self._cleanup()
@@ -218,6 +219,7 @@ class PolicyNode(LifecycleNode):
             return Reason(Code.NOT_READY, "policy_node is not active", remedy, "policy/run")
         self._loop.reset()
         self._arm.start(now_s)
+        self._state = PolicyStatus.RUNNING
         return None
 
     def _on_control(self) -> None:
@@ -237,8 +239,6 @@ class PolicyNode(LifecycleNode):
             return
         run_ = runs.run
         if run_ is None:
-            if self._state != PolicyStatus.FAULT:
-                self._state, self._reason = PolicyStatus.IDLE, NO_REASON
             return
         now_s = self._now()
         if (cancelled := runs.cancelled()) is not None:
@@ -248,27 +248,35 @@ class PolicyNode(LifecycleNode):
         result = loop.tick(sample, now_s, arm.sent(), run_.goal)
         if sample is not None:
             self._age_s = now_s - sample.stamp_s
+        # The end comes before the action: the guard must not see one after it was told of the end.
+        if (end := self._judge(run_, arm, now_s, result)) is not None:
+            runs.finish(end)
+            return
         if result.frame is not None:
             run_.steps += 1
             arm.write(result.frame)
             self._inference_s = result.frame.inference_s
             self._publish_observation(result.frame)
-        self._follow(runs, now_s, result)
-
-    def _follow(self, runs: RunServer, now_s: float, result: TickResult) -> None:
-        assert self._arm is not None and runs.run is not None
-        hindrance, final = self._arm.hindrance()
-        if result.reason is not None:
-            hindrance, final = result.reason, False
-            if result.reason.code is Code.STALE_INPUT:
-                hindrance = self._arm.refusal or result.reason
-        position_error, orientation_error = result.position_error_m, result.orientation_error_rad
-        end = runs.run.update(now_s, position_error, orientation_error, hindrance, final)
         self._state = PolicyStatus.RUNNING if result.reason is None else PolicyStatus.HOLD
         self._reason = result.reason or NO_REASON
         runs.feed_back(now_s)
-        if end is not None:
-            runs.finish(end)
+
+    def _judge(self, run_: Run, arm: GuardedArm, now_s: float, result: TickResult) -> Reason | None:
+        """Why the run ends now, or None."""
+        hindrance, final = arm.hindrance()
+        if result.reason is not None:
+            hindrance, final = result.reason, False
+            if result.reason.code is Code.STALE_INPUT:
+                hindrance = arm.refusal or result.reason
+        return run_.update(
+            now_s, result.position_error_m, result.orientation_error_rad, hindrance, final
+        )
+
+    def _idle(self) -> None:
+        """A run has ended; the guard holds as soon as it hears of it."""
+        if self._state != PolicyStatus.FAULT:
+            self._state, self._reason = PolicyStatus.IDLE, NO_REASON
+        self._tell()
 
     def _publish_observation(self, frame: ActionFrame) -> None:
         assert self._loop is not None and self._arm is not None

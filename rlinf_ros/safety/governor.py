@@ -118,6 +118,13 @@ class Governor:
         """The policy node lives."""
         self.heartbeat_watch.feed(now_s)
 
+    def policy_idle(self, now_s: float) -> Decision:
+        """The policy node lives and has no run: hold at once, and let the next action start anew."""
+        self.heartbeat(now_s)
+        if self.state in (State.RAMP, State.ACTIVE):
+            return self._hold(NO_REASON, now_s)
+        return self._nothing()
+
     def action(self, target: npt.ArrayLike, stamp_s: float, now_s: float) -> Decision:
         """A joint target (J,) for the joint state of `stamp_s`: the command to send at once."""
         if (jump := self._advance_clock(now_s)) is not None:

@@ -210,6 +210,19 @@ def test_actions_carry_the_stamp_of_the_joint_state_and_the_guard_answers_them(b
     assert answered and answered == sorted(answered)
 
 
+def test_an_arm_that_is_put_elsewhere_after_a_run_is_not_called_back(bench):
+    b = bench()
+    b.ready()
+    assert b.result(b.send(b.goal())).result.success
+    b.guard_is(GuardStatus.HOLD, Code.NONE)
+    count = len(b.arm.commands)
+    b.arm.q = UR5E.home + 0.05
+    time.sleep(0.3)
+    assert len(b.arm.commands) == count
+    assert b.result(b.send(b.goal())).result.success
+    np.testing.assert_allclose(b.arm.commands[count][1], UR5E.home + 0.05, atol=1e-6)
+
+
 def test_bad_goals_are_refused_with_a_reason(bench):
     b = bench()
     b.ready()

@@ -271,6 +271,17 @@ def test_the_end_of_a_run_holds_without_asking_for_a_resume():
     assert arm.act(arm.q).anchor
 
 
+def test_an_idle_policy_ends_the_run_at_once():
+    arm = Arm().active()
+    arm.sent.clear()
+    decision = arm.note(arm.governor.policy_idle(arm.now))
+    assert decision.state is State.HOLD and not decision.reason
+    arm.q = arm.q + off(0.2, 0, 0)  # put elsewhere: nothing may call it back
+    arm.run(0.5)
+    assert len(arm.sent) == 1 and not arm.governor.resume_required
+    assert arm.act(arm.q).anchor
+
+
 def test_time_that_goes_back_stops_a_moving_arm():
     arm = Arm().active()
     arm.now -= 10.0

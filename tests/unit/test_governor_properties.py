@@ -18,7 +18,7 @@ ODD = [2.0, -2.0, 0.0, 1e-9, 1e30, -1e30, 65504.0, math.inf, -math.inf, math.nan
 NUMBERS = [*np.linspace(-0.3, 0.3, 200), *np.linspace(-1.2, 1.2, 45), *ODD]
 WAITS = [0.0, 0.001, 0.002, 0.008, 0.01, 0.02, 0.02, 0.02, 0.03, 0.05, 0.3, 1.0, -0.01, -5.0]
 KINDS = ["run", "run", "run", "run", "run", "action", "state", "tick", "beat", "stop", "resume",
-         "resume", "fault", "bad", "length"]  # fmt: skip
+         "resume", "fault", "bad", "length", "idle"]  # fmt: skip
 streams = st.binary(min_size=5, max_size=150)
 
 
@@ -113,6 +113,8 @@ class Watcher:
             self.see(governor.tick(self.now))
         elif kind == "beat":
             governor.heartbeat(self.now)
+        elif kind == "idle":
+            self.see(governor.policy_idle(self.now))
         elif kind == "stop":
             self.see(governor.stop(self.now))
         elif kind == "resume":
