@@ -44,6 +44,7 @@ class ActionPipeline:
         limits = self.spec.limits
         self._velocity = np.array(limits.velocity_rad_s)[self._column]
         self._max_step = self._velocity * self.control_dt_s
+        self._max_change = robot.acceleration * self.control_dt_s  # of a velocity, as the guard does
         self._tracking = np.full(len(names), limits.tracking_error_rad)
         self._lower = robot.lower + limits.position_margin_rad
         self._upper = robot.upper - limits.position_margin_rad
@@ -102,7 +103,7 @@ class ActionPipeline:
                 lower=lower,
                 upper=upper,
                 max_velocity=_like(self._velocity, target),
-                max_step=_like(self._velocity, target),
+                max_step=_like(self._max_change, target),
                 stop_time_s=_VELOCITY_STOP_TIME_S,
             )
         return limit_position(

@@ -217,8 +217,11 @@ def test_velocity_is_bounded_and_turns_inward_at_a_limit():
     at_limit = UR5E.upper.copy()
     command = pipeline.command(np.ones(6, np.float32), state(at_limit, last_command=np.ones(6)))
     assert np.all(command <= 0.0)
-    free = pipeline.command(np.ones(6, np.float32), state(np.zeros(6), last_command=np.ones(6)))
-    assert free == pytest.approx([2.0] * 6)  # the contract's bound, not 5
+    free = state(np.zeros(6), last_command=np.ones(6))
+    # 5 rad/s² for one control step of 20 ms, then no further than the contract's 2 rad/s
+    assert pipeline.command(np.ones(6, np.float32), free) == pytest.approx([1.1] * 6)
+    fast = state(np.zeros(6), last_command=np.full(6, 1.95))
+    assert pipeline.command(np.ones(6, np.float32), fast) == pytest.approx([2.0] * 6)
     assert pipeline.rest_command(at_limit).tolist() == [0.0] * 6
 
 
