@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any
 
 _QUIET_S = 10.0  # between two lines when the output is not a terminal
 
@@ -35,13 +35,6 @@ class Progress:
         elif not self._quiet and time.monotonic() - self._last > _QUIET_S:
             self._last = time.monotonic()
             print(self.line(row), flush=True)
-
-    def say(self, text: str, stream: TextIO | None = None) -> None:
-        """A message that stays."""
-        if self._live is not None:
-            self._live.console.print(text, markup=False, highlight=False)
-        elif not self._quiet:
-            print(text, file=stream or sys.stdout, flush=True)
 
     def close(self) -> None:
         """Leave the terminal as it was."""
@@ -77,15 +70,17 @@ class Progress:
         return items
 
     def _block(self, row: Mapping[str, float]) -> Any:
-        from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
+        from rich.text import Text
 
+        done = min(self._total, row["env_steps"])
         table = Table.grid(padding=(0, 2))
+        table.add_row(self._name, ProgressBar(total=self._total, completed=done, width=40))
+        table.add_row("update", f"{row['update']:.0f}")
         for label, value in self._items(row):
-            table.add_row(label, value)
-        bar = ProgressBar(total=self._total, completed=min(self._total, row["env_steps"]), width=60)
-        return Group(f"{self._name}, update {row['update']:.0f}", bar, table)
+            table.add_row(label, Text(value))
+        return table
 
 
 def _clock(seconds: float) -> str:

@@ -35,9 +35,12 @@ class RunLog:
             self._write("a", [self._line(self._values(row))])
         else:
             self._rewrite([*read_metrics(self._run_dir), row])
-        for name, value in row.items():
-            if name not in ("update", "env_steps"):
-                self._writer.add_scalar(name, value, int(row["env_steps"]))
+        try:
+            for name, value in row.items():
+                if name not in ("update", "env_steps"):
+                    self._writer.add_scalar(name, value, int(row["env_steps"]))
+        except OSError as error:
+            raise _unwritable(self._run_dir / "tensorboard", error) from error
 
     def close(self) -> None:
         """Flush."""
@@ -61,11 +64,15 @@ class RunLog:
             with (self._run_dir / CSV).open(mode, encoding="utf-8", newline="") as file:
                 file.writelines(lines)
         except OSError as error:
-            raise ConfigError(
-                f"cannot be written: {error.strerror}",
-                where=str(self._run_dir / CSV),
-                fix="free space or allow writing there, then resume",
-            ) from error
+            raise _unwritable(self._run_dir / CSV, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot be written: {error.strerror}",
+        where=str(path),
+        fix="free space or allow writing there, then resume",
+    )
 
 
 def read_metrics(run_dir: str | Path) -> list[dict[str, float]]:
