@@ -8,12 +8,14 @@ what building messages needs.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 VENV_PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "rlinf_ros.stamp"  # two lines, see keys(); there only after a complete install
-LOG = VENV / "install.log"
+LOG = ROOT / "build" / "venv.log"
 OLDEST, NEWEST = (3, 10), (3, 13)
 NEEDED_GB = 4.0
 PIP_TIMEOUT_S = 3600
@@ -144,8 +146,23 @@ def keys(python: dict, distro: str) -> tuple[str, str]:
     return json.dumps(place), digest.hexdigest()
 
 
-def run(command: list[str], what: str) -> None:
-    """Run a step of the install, its output kept in LOG."""
+def lock() -> int:
+    """Descriptor of a lock that one install at a time can hold."""
+    path = ROOT / "build" / "venv.lock"
+    path.parent.mkdir(exist_ok=True)
+    held = os.open(path, os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise MissingError(
+            "another make still installs into .venv: try again when it is done"
+        ) from None
+    return held
+
+
+def run(command: list[str], held: int, statuses: tuple[int, ...] = (0,)) -> None:
+    """Run a step of the install, its output kept in LOG. It inherits the lock `held`: a pip whose
+    make was killed keeps the next one out for as long as it writes."""
     with LOG.open("ab") as log:
         done = subprocess.run(
             command,
@@ -154,11 +171,12 @@ def run(command: list[str], what: str) -> None:
             stderr=log,
             stdin=subprocess.DEVNULL,
             timeout=PIP_TIMEOUT_S,
+            pass_fds=[held],
         )
-    if done.returncode:
+    if done.returncode not in statuses:
         errors = [line for line in LOG.read_text(errors="replace").splitlines() if "ERROR" in line]
         cause = errors[-1] if errors else f"exit status {done.returncode}"
-        raise MissingError(f"{what} failed: {cause} (all of it: {LOG})")
+        raise MissingError(f"{' '.join(command[:4])} ... failed: {cause} (all of it: {LOG})")
 
 
 def constraints(python: dict) -> Path:
@@ -199,40 +217,38 @@ def write_local_setup() -> None:
         (VENV / f"local_setup.{shell}").write_text(text)
 
 
-def make_venv(python: dict, distro: str) -> None:
-    """An empty .venv; with a sourced ROS 2 one that sees the packages of its Python."""
-    source = f"the sourced ROS 2 {distro}" if distro else "ROS 2 from PyPI"
-    version = "{}.{}.{}".format(*python["version"])
-    print(f"Making .venv (Python {version}, {source}): takes some minutes, once.", flush=True)
-    command = [python["executable"], "-m", "venv", "--clear", str(VENV)]
-    command += ["--system-site-packages"] * bool(distro)
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=PIP_TIMEOUT_S)
-    if done.returncode:
-        raise MissingError(f"{' '.join(command)} failed")
-    (VENV / "COLCON_IGNORE").touch()
-
-
 def install(python: dict, distro: str) -> None:
     """Bring .venv up to date; STAMP goes first and comes last, so a broken install is redone."""
+    held = lock()
+    LOG.unlink(missing_ok=True)
     place, content = keys(python, distro)
     if STAMP.is_file() and STAMP.read_text().splitlines()[0] == place:
         print("Updating .venv: setup.py or constraints.txt changed.", flush=True)
         STAMP.unlink()
     else:
-        make_venv(python, distro)
+        source = f"the sourced ROS 2 {distro}" if distro else "ROS 2 from PyPI"
+        version = "{}.{}.{}".format(*python["version"])
+        print(f"Making .venv (Python {version}, {source}): takes some minutes, once.", flush=True)
+        see_ros = ["--system-site-packages"] * bool(distro)
+        run([python["executable"], "-m", "venv", "--clear", *see_ros, str(VENV)], held)
+        (VENV / "COLCON_IGNORE").touch()
     extras = ["train", "meshes", "dev", "colcon"]
     if not distro and wheels_exist():
         extras.append("ros")
         write_local_setup()
-    pip = [str(VENV_PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install"]
+    venv_python = [str(VENV_PYTHON), "-m"]
+    pip = [*venv_python, "pip", "--disable-pip-version-check", "--no-input", "install"]
     target = f".[{','.join(extras)}]"
-    run([*pip, "-c", str(constraints(python)), "-e", target], "pip install")
+    run([*pip, "--no-compile", "-c", str(constraints(python)), "-e", target], held)
+    # What pip left out, on all cores; -qq and any status: some packages ship templates as *.py.
+    run([*venv_python, "compileall", "-qq", "-j", "0", str(VENV / "lib")], held, statuses=(0, 1))
     if "ros" in extras:
         patch_cmake()
     STAMP.write_text(f"{place}\n{content}")
 
 
 def main() -> int:
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends pip too
     distro = os.environ.get("ROS_DISTRO", "")
     try:
         python = find_python(distro)
