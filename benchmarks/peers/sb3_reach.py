@@ -16,7 +16,7 @@ from timing import Clock, make_env
 # The two best settings of a search: one on SB3's own vector env, one on ours.
 SETTINGS = {
     "dummy16": {"n_steps": 128, "batch_size": 256, "n_epochs": 5},
-    "batch64": {"n_steps": 32, "batch_size": 512, "n_epochs": 5},
+    "batch64": {"n_steps": 32, "batch_size": 256, "n_epochs": 5},
 }
 CHECK_EVERY = 4096
 
@@ -99,7 +99,7 @@ def main(setting: str, seed: int) -> dict:
         learning_rate=1e-3,
         gamma=0.9,
         gae_lambda=0.9,
-        policy_kwargs={"net_arch": [128, 128]},
+        policy_kwargs={"net_arch": [64, 64]},
         seed=seed,
         device="cpu",
         **SETTINGS[setting],

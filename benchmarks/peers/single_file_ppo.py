@@ -11,7 +11,7 @@ from timing import Clock, make_env
 from torch import nn
 from torch.distributions import Normal
 
-NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 64, 32, 5, 4
+NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 64, 32, 5, 8
 GAMMA, LAMBDA, CLIP, LEARNING_RATE, TARGET_KL = 0.9, 0.9, 0.2, 1e-3, 0.02
 CHECK_EVERY = 4096
 
@@ -27,10 +27,10 @@ class Agent(nn.Module):
     def __init__(self, obs_dim, action_dim):
         super().__init__()
         self.critic = nn.Sequential(
-            layer(obs_dim, 128), nn.Tanh(), layer(128, 128), nn.Tanh(), layer(128, 1, 1.0)
+            layer(obs_dim, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, 1, 1.0)
         )
         self.actor = nn.Sequential(
-            layer(obs_dim, 128), nn.Tanh(), layer(128, 128), nn.Tanh(), layer(128, action_dim, 0.01)
+            layer(obs_dim, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, action_dim, 0.01)
         )
         self.log_std = nn.Parameter(torch.zeros(1, action_dim))
 

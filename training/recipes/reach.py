@@ -34,8 +34,10 @@ def reach_position() -> Recipe:
     return Recipe(
         name="reach_position",
         env=EnvConfig(task="reach_position", num_envs=64),
-        model=ModelConfig(init_std=0.6, normalize_obs=False),
-        ppo=PPOConfig(gamma=0.9, gae_lambda=0.9),
-        runner=RunnerConfig(total_env_steps=400_000, stop_at_success=0.9, staleness=1),
+        model=ModelConfig(
+            actor_hidden=(64, 64), critic_hidden=(64, 64), init_std=0.6, normalize_obs=False
+        ),
+        ppo=PPOConfig(gamma=0.9, gae_lambda=0.9, epochs=8, minibatch_size=256),
+        runner=RunnerConfig(total_env_steps=400_000, stop_at_success=0.9),
         eval=EvalConfig(interval=2, episodes=256),
     )
