@@ -322,8 +322,8 @@ def test_lifecycle_by_hand(bench):
     assert b.lifecycle() == State.PRIMARY_STATE_INACTIVE
     assert "joint_states" in b.policy.text() and "STALE_INPUT" in b.policy.text()
     b.arm.mode = "normal"
-    time.sleep(0.2)
-    assert b.change(Transition.TRANSITION_ACTIVATE), b.policy.text()
+    activate = lambda: b.change(Transition.TRANSITION_ACTIVATE)  # noqa: E731
+    b.client.wait_for(activate, "active with joint states", processes=[b.policy])
     b.reach(PolicyStatus.IDLE)
     handle = b.send(b.goal((0.0, 0.0, 0.05), position_tolerance_m=1e-9))
     b.reach(PolicyStatus.RUNNING)
