@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rlinf_ros.contract.errors import ConfigError
 
@@ -21,12 +22,13 @@ class RunLog:
 
     def __init__(self, run_dir: Path, *, after_update: int = 0) -> None:
         """after_update: rows later than this one are of the time after the checkpoint: dropped."""
-        from torch.utils.tensorboard import SummaryWriter  # costs a third of a second
+        from tensorboard.compat.proto.summary_pb2 import Summary  # a third of a second, together
+        from torch.utils.tensorboard import SummaryWriter
 
-        self._run_dir, self._columns = run_dir, list[str]()
+        self._run_dir, self._columns, self._summary = run_dir, list[str](), Summary
         rows = [r for r in read_metrics(run_dir) if r["update"] <= after_update]
         next_step = int(rows[-1]["env_steps"]) + 1 if rows else None
-        self._writer = SummaryWriter(str(run_dir / "tensorboard"), purge_step=next_step)
+        self._writer: Any = SummaryWriter(str(run_dir / "tensorboard"), purge_step=next_step)
         self._rewrite(rows)
 
     def write(self, row: Mapping[str, float]) -> None:
@@ -35,10 +37,13 @@ class RunLog:
             self._write("a", [self._line(self._values(row))])
         else:
             self._rewrite([*read_metrics(self._run_dir), row])
-        try:
-            for name, value in row.items():
-                if name not in ("update", "env_steps"):
-                    self._writer.add_scalar(name, value, int(row["env_steps"]))
+        values = [
+            self._summary.Value(tag=name, simple_value=value)
+            for name, value in row.items()
+            if name not in ("update", "env_steps")
+        ]
+        try:  # one event for the whole row: twenty times faster than twenty calls of add_scalar
+            self._writer.file_writer.add_summary(self._summary(value=values), int(row["env_steps"]))
         except OSError as error:
             raise _unwritable(self._run_dir / "tensorboard", error) from error
 

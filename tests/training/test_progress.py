@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from rlinf_ros.contract.errors import ConfigError
 from rlinf_ros_training.progress import Progress
@@ -71,6 +72,19 @@ def test_metrics_gain_columns_and_drop_later_rows(tmp_path):
     log.close()
     assert [r["loss"] for r in read_metrics(tmp_path)] == [0.5, 0.25, 7.0]
     assert "eval/rate" not in read_metrics(tmp_path)[2]
+
+
+def test_tensorboard_shows_the_scalars_and_forgets_the_time_after_the_checkpoint(tmp_path):
+    log = RunLog(tmp_path)
+    for update in (1, 2, 3):
+        log.write({"update": update, "env_steps": 10 * update, "loss": 0.5 * update})
+    log.close()
+    log = RunLog(tmp_path, after_update=2)
+    log.write({"update": 3, "env_steps": 30, "loss": 7.0})
+    log.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(10, 0.5), (20, 1.0), (30, 7.0)]
 
 
 def test_a_log_that_cannot_be_written_is_named(tmp_path):
