@@ -140,6 +140,19 @@ def test_storage_records_what_the_environment_did():
     assert not torch.isclose(storage.obs[t + 1, n, :2], moved).all(1).any()
 
 
+def test_act_and_evaluate_agree_with_torch_distributions():
+    model, obs = make_model(), torch.randn(7, 4)
+    model.normalizer.update(torch.randn(50, 4) * 3.0 + 1.0)
+    action, log_prob, value = model.act(obs, torch.Generator().manual_seed(0))
+    policy = torch.distributions.Normal(model.mean_action(obs), model.log_std.exp())
+    torch.testing.assert_close(log_prob, policy.log_prob(action).sum(-1))
+    again = model.evaluate(obs, action)
+    expected = (log_prob, policy.entropy().sum(-1)[0], value)
+    for a, b in zip(again, expected, strict=True):
+        torch.testing.assert_close(a, b)
+    assert torch.equal(action, model.act(obs, torch.Generator().manual_seed(0))[0])
+
+
 def test_threads_do_not_change_the_weights():
     models = [make_model(), make_model()]
     ppos = [

@@ -1,4 +1,4 @@
 """Buffers between collection and learning: rollout (on-policy), gae (advantages).
 
-Imports torch only.
+Imports torch, and envs.base for the shape of a step.
 """
