@@ -44,7 +44,9 @@ class ActionPipeline:
         limits = self.spec.limits
         self._velocity = np.array(limits.velocity_rad_s)[self._column]
         self._max_step = self._velocity * self.control_dt_s
-        self._max_change = robot.acceleration * self.control_dt_s  # of a velocity, as the guard does
+        self._max_change = (
+            robot.acceleration * self.control_dt_s
+        )  # of a velocity, as the guard does
         self._tracking = np.full(len(names), limits.tracking_error_rad)
         self._lower = robot.lower + limits.position_margin_rad
         self._upper = robot.upper - limits.position_margin_rad
@@ -132,4 +134,6 @@ class ActionPipeline:
 def _like(constant: np.ndarray, x: Array) -> Array:
     if isinstance(x, np.ndarray):
         return constant
-    return array_api_compat.array_namespace(x).asarray(constant, dtype=x.dtype, device=x.device)
+    return array_api_compat.array_namespace(x).asarray(
+        constant, dtype=x.dtype, device=array_api_compat.device(x)
+    )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, device
 
 from rlinf_ros.contract.errors import ConfigError
 from rlinf_ros.pipeline.rotations import matrix_to_quat
@@ -95,8 +95,8 @@ class Kinematics:
         if q.shape[-1] != joints:
             raise ValueError(f"q has {q.shape[-1]} columns for {joints} joints")
         flat = xp.reshape(q, (-1, joints))
-        eye = xp.eye(3, dtype=q.dtype, device=q.device)
-        zero = xp.zeros((3, flat.shape[0]), dtype=q.dtype, device=q.device)
+        eye = xp.eye(3, dtype=q.dtype, device=device(q))
+        zero = xp.zeros((3, flat.shape[0]), dtype=q.dtype, device=device(q))
         axes = tuple((eye[:, i : i + 1], 1.0) for i in range(3))
         return xp, [flat[:, i] for i in range(joints)], _Frame(zero, axes)
 

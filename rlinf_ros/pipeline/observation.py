@@ -145,7 +145,7 @@ def _short(values: tuple[float, ...]) -> str:
 def _like(constant: np.ndarray, x: Array, xp: Any) -> Array:
     if isinstance(x, np.ndarray):
         return constant
-    return xp.asarray(constant, dtype=x.dtype, device=x.device)
+    return xp.asarray(constant, dtype=x.dtype, device=array_api_compat.device(x))
 
 
 def _index(joints: tuple[str, ...], robot: RobotDescription) -> Any:

@@ -141,7 +141,9 @@ def test_goal_errors_are_zero_at_the_goal_and_turn_with_the_frame():
     pipeline = ObservationPipeline(contract(terms), UR5E)
     q = UR5E.home
     p, quat = pipeline.kinematics.forward_pose(q)
-    obs = observe(pipeline, state(q, goal_position=p + np.array([0.0, 0.0, 0.1]), goal_quat_xyzw=quat))
+    obs = observe(
+        pipeline, state(q, goal_position=p + np.array([0.0, 0.0, 0.1]), goal_quat_xyzw=quat)
+    )
     assert obs[:3] == pytest.approx([0, 0, 0.1], abs=1e-7)
     assert obs[3:6] == pytest.approx([0, 0, -0.1], abs=1e-6)  # at home the tool's Z points down
     assert obs[6:] == pytest.approx([0, 0, 0], abs=1e-6)
