@@ -324,7 +324,10 @@ def test_lifecycle_by_hand(bench):
     b.arm.mode = "normal"
     activate = lambda: b.change(Transition.TRANSITION_ACTIVATE)  # noqa: E731
     b.client.wait_for(activate, "active with joint states", processes=[b.policy])
-    b.reach(PolicyStatus.IDLE)
+    # If the guard had heard the arm before it fell silent, it waits for this.
+    resume = lambda: b.client.call(Trigger, "guard/resume", Trigger.Request()).success  # noqa: E731
+    b.wait_for(resume, "guard resumed")
+    b.ready()
     handle = b.send(b.goal((0.0, 0.0, 0.05), position_tolerance_m=1e-9))
     b.reach(PolicyStatus.RUNNING)
     assert b.change(Transition.TRANSITION_DEACTIVATE)
