@@ -1,7 +1,7 @@
 """The position-only reach as a plain gymnasium.Env, as an experienced user would write it by hand.
 
 The same model, observation, reward, limits and episode as our `reach_position`, in scalar-sized NumPy
-without our pipeline; `check_agreement` compares the two before each timed run.
+without our pipeline; `check_agreement` compares the two before each run of Stable-Baselines3.
 """
 
 from __future__ import annotations

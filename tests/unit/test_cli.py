@@ -37,7 +37,7 @@ def test_a_contract_for_another_robot_is_refused(capsys):
         (("unit: rad/s", "unit: deg/s"), "allowed: rad/s"),
         (("kind: tcp_position", "kind: tcp_positon"), "did you mean 'tcp_position'?"),
         (("clip: 1.0", "clip: 1.0\n  clp: 2.0"), "unknown key 'clp'"),
-        (("- wrist_3_joint", ""), "no action term drives joint 'wrist_3_joint'"),
+        (("- wrist_3_joint", ""), "offset: expected 5 numbers, got 6 values"),
     ],
 )
 def test_a_bad_contract_is_one_clear_error(tmp_path, capsys, edit, says):
@@ -47,8 +47,7 @@ def test_a_bad_contract_is_one_clear_error(tmp_path, capsys, edit, says):
     path.write_text(text.replace(*edit))
     assert main(["describe", str(path)]) == 1
     error = capsys.readouterr().err
-    # 6 numbers are given for `offset`: a joint fewer is noticed there first
-    assert says in error or "expected 5 numbers" in error
+    assert says in error
     assert "Traceback" not in error
 
 
