@@ -68,11 +68,15 @@ class Kinematics:
 
     def forward(self, q: Array) -> tuple[Array, Array]:
         """Joints (..., J) rad → tool position (..., 3) m and matrix (..., 3, 3) in base."""
+        pose = self.pose(q)
+        return pose.position(), pose.matrix()
+
+    def pose(self, q: Array) -> ToolPose:
+        """Joints (..., J) rad → the tool's pose in base, for who may need a part of it only."""
         xp, rows, frame = self._begin(q)
         for step in self._steps:
-            frame = step.fixed.move(frame) if step.parallel else step.fixed.apply(frame)
-            frame = frame.turned(xp, rows[step.index], add=step.parallel)
-        return _result(xp, self._end.apply(frame), q.shape[:-1])
+            frame = step.advance(xp, frame, rows)
+        return ToolPose(xp, frame, self._end, q.shape[:-1])
 
     def forward_pose(self, q: Array) -> tuple[Array, Array]:
         """(..., J) → tool position (..., 3) m and orientation (..., 4) xyzw, w ≥ 0, in base."""
@@ -84,10 +88,9 @@ class Kinematics:
         xp, rows, frame = self._begin(q)
         links = {}
         for step in self._steps:
-            frame = step.fixed.move(frame) if step.parallel else step.fixed.apply(frame)
-            frame = frame.turned(xp, rows[step.index], add=step.parallel)
-            link_frame = _Fixed.of(step.align.T).apply(frame)
-            links[step.link] = _result(xp, link_frame, q.shape[:-1])
+            frame = step.advance(xp, frame, rows)
+            pose = ToolPose(xp, frame, _Fixed.of(step.align.T), q.shape[:-1])
+            links[step.link] = pose.position(), pose.matrix()
         return links
 
     def _begin(self, q: Array) -> tuple[Any, list[Array], _Frame]:
@@ -101,6 +104,30 @@ class Kinematics:
         return xp, [flat[:, i] for i in range(joints)], _Frame(zero, axes)
 
 
+class ToolPose:
+    """A link's pose in base; what nobody asks for is not computed."""
+
+    def __init__(self, xp: Any, joint: _Frame, end: _Fixed, batch: tuple[int, ...]) -> None:
+        """joint: the frame behind the last joint, N = prod(batch) columns; end: fixed, from there."""
+        self._xp, self._joint, self._end, self._batch = xp, joint, end, batch
+
+    def position(self) -> Array:
+        """(..., 3) in m."""
+        position = self._joint.moved(self._end.offset).position
+        return self._shaped(self._xp.permute_dims(position, (1, 0)), 3)
+
+    def matrix(self) -> Array:
+        """(..., 3, 3) base ← link."""
+        frame, xp = self._end.apply(self._joint), self._xp
+        columns = [axis if sign > 0 else -axis for axis, sign in map(frame.axis, range(3))]
+        if any(column.shape != frame.position.shape for column in columns):  # one that never turned
+            columns = [xp.broadcast_to(column, frame.position.shape) for column in columns]
+        return self._shaped(xp.permute_dims(xp.stack(columns, axis=0), (2, 1, 0)), 3, 3)
+
+    def _shaped(self, x: Array, *tail: int) -> Array:
+        return x if len(self._batch) == 1 else self._xp.reshape(x, (*self._batch, *tail))
+
+
 _Axis = tuple[Array, float]  # (3, N) and its sign: turning an axis round costs nothing
 
 
@@ -112,40 +139,36 @@ class _Frame:
     """
 
     def __init__(
-        self,
-        position: Array,
-        axes: tuple[_Axis, ...],
-        angle: Array = None,
-        cos: Array = None,
-        sin: Array = None,
+        self, position: Array, axes: tuple[_Axis, ...], angle: Array = None, turn: Any = None
     ) -> None:
-        self.position, self._axes, self._angle, self._cos, self._sin = (
-            position,
-            axes,
-            angle,
-            cos,
-            sin,
-        )
+        """angle: (N,) of the open turn; turn: its (cos, sin)."""
+        self.position, self._axes, self._angle, self._turn = position, axes, angle, turn
 
     def axis(self, i: int) -> _Axis:
         if self._angle is None or i == 2:
             return self._axes[i]
         (x, x_sign), (y, y_sign) = self._axes[:2]
+        cos, sin = self._turn
         same = x_sign == y_sign
         if i == 0:
-            a, b = self._cos * x, self._sin * y
+            a, b = cos * x, sin * y
             return (a + b if same else a - b), x_sign
-        a, b = self._cos * y, self._sin * x
+        a, b = cos * y, sin * x
         return (a - b if same else a + b), y_sign
 
-    def moved(self, position: Array) -> _Frame:
-        return _Frame(position, self._axes, self._angle, self._cos, self._sin)
+    def moved(self, offset: tuple[tuple[int, float], ...]) -> _Frame:
+        """Moved by (axis, metres) pairs along its own axes."""
+        position = self.position
+        for i, metres in offset:
+            axis, sign = self.axis(i)
+            position = position + (metres * sign) * axis
+        return _Frame(position, self._axes, self._angle, self._turn)
 
     def turned(self, xp: Any, angle: Array, add: bool) -> _Frame:
         """Turned about its z axis; with `add` on top of the open angle."""
         if add:
             angle = self._angle + angle
-        return _Frame(self.position, self._axes, angle, xp.cos(angle), xp.sin(angle))
+        return _Frame(self.position, self._axes, angle, (xp.cos(angle), xp.sin(angle)))
 
 
 @dataclass(frozen=True)
@@ -173,21 +196,11 @@ class _Fixed:
     def keeps_axes(self) -> bool:
         return self.mix == (((0, 1.0),), ((1, 1.0),), ((2, 1.0),))
 
-    def move(self, frame: _Frame) -> _Frame:
-        """Apply the offset alone."""
-        position = frame.position
-        for i, factor in self.offset:
-            axis, sign = frame.axis(i)
-            position = position + (factor * sign) * axis
-        return frame.moved(position)
-
     def apply(self, frame: _Frame) -> _Frame:
         axes = [frame.axis(i) for i in range(3)]
-        position = frame.position
-        for i, factor in self.offset:
-            axis, sign = axes[i]
-            position = position + (factor * sign) * axis
-        return _Frame(position, tuple(_combine(axes, terms) for terms in self.mix))
+        return _Frame(
+            frame.moved(self.offset).position, tuple(_combine(axes, terms) for terms in self.mix)
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +216,11 @@ class _Step:
     parallel: bool
     align: np.ndarray
 
+    def advance(self, xp: Any, frame: _Frame, rows: list[Array]) -> _Frame:
+        """From the frame of the joint before to this joint's; rows: q by joint."""
+        frame = frame.moved(self.fixed.offset) if self.parallel else self.fixed.apply(frame)
+        return frame.turned(xp, rows[self.index], add=self.parallel)
+
 
 def _combine(axes: list[_Axis], terms: tuple[tuple[int, float], ...]) -> _Axis:
     (i, factor), *rest = terms
@@ -214,19 +232,6 @@ def _combine(axes: list[_Axis], terms: tuple[tuple[int, float], ...]) -> _Axis:
         axis, sign = axes[i]
         total = total + (sign * factor) * axis
     return total, 1.0
-
-
-def _result(xp: Any, frame: _Frame, batch: Any) -> tuple[Array, Array]:
-    """(..., 3) and (..., 3, 3) from a frame with N = prod(batch) columns."""
-    position = frame.position
-    columns = [axis if sign > 0 else -axis for axis, sign in map(frame.axis, range(3))]
-    if any(column.shape != position.shape for column in columns):  # an axis that never turned
-        columns = [xp.broadcast_to(column, position.shape) for column in columns]
-    matrix = xp.permute_dims(xp.stack(columns, axis=0), (2, 1, 0))
-    position = xp.permute_dims(position, (1, 0))
-    if len(batch) == 1:
-        return position, matrix
-    return xp.reshape(position, (*batch, 3)), xp.reshape(matrix, (*batch, 3, 3))
 
 
 def _z_to(axis: np.ndarray) -> np.ndarray:

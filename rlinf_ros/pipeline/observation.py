@@ -69,10 +69,11 @@ class ObservationPipeline:
             blocks.append(block if history is None else history.push(block, ids))
         xp = array_api_compat.array_namespace(*blocks)
         raw = xp.concat(blocks, axis=-1)
-        observation = (raw - _like(self._offset, raw, xp)) * _like(self._scale, raw, xp)
+        raw -= _like(self._offset, raw, xp)
+        raw *= _like(self._scale, raw, xp)
         if self._clips:
-            observation = bound(observation, _like(self._low, raw, xp), _like(self._high, raw, xp))
-        return xp.astype(observation, xp.float32)
+            raw = bound(raw, _like(self._low, raw, xp), _like(self._high, raw, xp))
+        return xp.astype(raw, xp.float32)
 
     def histories(self) -> list[History]:
         """The history buffers, for checkpoints."""

@@ -13,7 +13,7 @@ from typing import Any
 import array_api_compat
 
 from ..contract.model import ObservationTerm
-from .kinematics import Kinematics
+from .kinematics import Kinematics, ToolPose
 from .rotations import (
     matrix_to_quat,
     matrix_to_rot6d,
@@ -30,25 +30,37 @@ RawState = Mapping[str, Array]
 
 
 class Context:
-    """One raw state with the tool pose computed at most once. All in base_link."""
+    """One raw state and what follows from it, each part computed at most once and only if asked for.
+
+    All in base_link.
+    """
 
     def __init__(self, state: RawState, kinematics: Kinematics) -> None:
         self.state, self._kinematics = state, kinematics
 
     @cached_property
-    def tool(self) -> tuple[Array, Array]:
-        """Tool position (..., 3) in m and rotation matrix (..., 3, 3)."""
-        return self._kinematics.forward(self.state["joint_position"])
+    def _tool(self) -> ToolPose:
+        return self._kinematics.pose(self.state["joint_position"])
+
+    @cached_property
+    def tool_position(self) -> Array:
+        """(..., 3) in m."""
+        return self._tool.position()
+
+    @cached_property
+    def tool_matrix(self) -> Array:
+        """Tool orientation as a rotation matrix (..., 3, 3)."""
+        return self._tool.matrix()
 
     @cached_property
     def tool_quat(self) -> Array:
         """Tool orientation (..., 4), xyzw."""
-        return matrix_to_quat(self.tool[1])
+        return matrix_to_quat(self.tool_matrix)
 
     @cached_property
     def position_error(self) -> Array:
         """Goal position minus tool position, (..., 3) in m."""
-        return self.state["goal_position"] - self.tool[0]
+        return self.state["goal_position"] - self.tool_position
 
     @cached_property
     def rotation_error(self) -> Array:
@@ -75,7 +87,7 @@ class Frame:
     def vector(self, v: Array, context: Context) -> Array:
         """Free vector (..., 3) from base_link into this frame."""
         if self._is_tool:
-            return (v[..., None, :] @ context.tool[1])[..., 0, :]  # R^T v
+            return (v[..., None, :] @ context.tool_matrix)[..., 0, :]  # R^T v
         if self._rotation is None:
             return v
         xp = array_api_compat.array_namespace(v)
@@ -115,9 +127,9 @@ TERM_FUNCTIONS: dict[str, TermFunction] = {
     "joint_command_error": lambda context, term, frame, index: (
         context.state["last_command"] - context.state["joint_position"]
     )[..., index],
-    "tcp_position": lambda context, term, frame, index: frame.point(context.tool[0]),
+    "tcp_position": lambda context, term, frame, index: frame.point(context.tool_position),
     "tcp_orientation": lambda context, term, frame, index: _orientation(
-        frame.matrix(context.tool[1]), term
+        frame.matrix(context.tool_matrix), term
     ),
     "goal_position": lambda context, term, frame, index: frame.point(
         context.state["goal_position"]

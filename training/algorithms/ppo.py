@@ -139,37 +139,35 @@ class PPO:
         low, high = 1.0 - config.clip_range, 1.0 + config.clip_range
         network = MlpGradient(model.actor, model.config.activation, size)
         parts = (batch.obs, batch.action, batch.log_prob, batch.advantage)
-        totals = []
+        log_ratios = torch.empty(len(orders[0]) // size, size, device=batch.obs.device)
+        totals, norms = [], []
         for order in orders:
-            rows = []
-            for obs, action, old_log_prob, advantage in _minibatches(parts, order, size):
+            order = order[: log_ratios.numel()].to(batch.obs.device)
+            minibatches = _minibatches(parts, order, size)
+            for (obs, action, old_log_prob, advantage), log_ratio in zip(
+                minibatches, log_ratios, strict=True
+            ):
                 inverse_std = torch.exp(-model.log_std)
                 z = (action - network.forward(obs)).mul_(inverse_std)
-                log_ratio = model.noise_log_prob(z).sub_(old_log_prob)
+                torch.sub(model.noise_log_prob(z), old_log_prob, out=log_ratio)
                 ratio = log_ratio.exp()
                 gain = ratio * advantage
-                clipped_gain = ratio.clamp(low, high).mul_(advantage)
-                moves = gain <= clipped_gain  # where the minimum is clipped, it is constant
+                moves = gain <= ratio.clamp_(low, high).mul_(advantage)  # else it is constant
                 # ∂loss/∂log π = −moves · ratio · advantage / B; log π = −Σ (z²/2 + log std) + c
-                by_log_prob = (gain * moves).mul_(-1.0 / size).unsqueeze(-1)
+                by_log_prob = gain.mul_(moves).mul_(-1.0 / size).unsqueeze(-1)
                 by_log_std = (z.square().sub_(1.0)).mul_(by_log_prob).sum(0)
                 network.backward(z.mul_(inverse_std).mul_(by_log_prob))
                 self._log_std_grad.copy_(by_log_std.sub_(config.entropy_coef))
-                norm = self._actor.step(config.max_grad_norm)
-                loss = -torch.minimum(gain, clipped_gain).mean()
-                kl = (
-                    ratio.sub_(1.0).sub_(log_ratio).mean()
-                )  # Schulman, "Approximating KL" (2020), k3
-                rows.append(torch.stack((loss, kl, 1.0 - moves.float().mean(), norm)))
-            totals.append(torch.stack(rows).mean(0))
+                norms.append(self._actor.step(config.max_grad_norm))
+            totals.append(_policy_metrics(log_ratios.flatten(), batch.advantage[order], low, high))
             if config.schedule == "adaptive":
                 self._adapt_rate(float(totals[-1][1]))
-        loss, kl, clipped, norm = torch.stack(totals).mean(0).tolist()
+        loss, kl, clipped = torch.stack(totals).mean(0).tolist()
         return {
             "policy_loss": loss,
             "approx_kl": kl,
             "clip_fraction": clipped,
-            "policy_grad_norm": norm,
+            "policy_grad_norm": float(torch.stack(norms).mean()),
         }
 
     @torch.no_grad()
@@ -179,6 +177,7 @@ class PPO:
         parts = (batch.obs, batch.returns, batch.value)
         rows = []
         for order in orders:
+            order = order[: len(order) // size * size].to(batch.obs.device)
             for obs, returns, old_value in _minibatches(parts, order, size):
                 value = network.forward(obs).squeeze(-1)
                 error = value - returns
@@ -222,9 +221,18 @@ class PPO:
 
 
 def _minibatches(parts: Sequence[Tensor], order: Tensor, size: int) -> Iterator[tuple[Tensor, ...]]:
-    """Whole minibatches in a random order; a remainder sits this epoch out."""
-    order = order[: len(order) // size * size].to(parts[0].device)
+    """Minibatches in the given order, whose length is a multiple of `size`."""
     return zip(*(part.index_select(0, order).split(size) for part in parts), strict=True)
+
+
+def _policy_metrics(log_ratio: Tensor, advantage: Tensor, low: float, high: float) -> Tensor:
+    """Loss, KL (k3 of Schulman, "Approximating KL divergence", 2020) and clipped part; (3,)."""
+    ratio = log_ratio.exp()
+    gain = ratio * advantage
+    clipped_gain = ratio.clamp(low, high) * advantage
+    loss = -torch.minimum(gain, clipped_gain).mean()
+    kl = (ratio - 1.0 - log_ratio).mean()
+    return torch.stack((loss, kl, (gain > clipped_gain).float().mean()))
 
 
 def _check_finite(x: Tensor, what: str) -> None:

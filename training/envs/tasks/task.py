@@ -33,7 +33,7 @@ class Task(ABC):
     """Subclass it: a contract's name, an episode length, `sample`, `reward` and `success`.
 
     All methods work on whole batches. `context` gives the raw state and what is derived from it
-    (`context.tool`, `context.position_error`, `context.rotation_error`).
+    (`context.tool_position`, `context.position_error`, `context.rotation_error`).
     """
 
     contract: ClassVar[str]
