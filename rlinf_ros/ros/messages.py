@@ -22,6 +22,8 @@ INTERFACES = {
     "PolicyStatus": "msg",
     "Reason": "msg",
     "SentCommand": "msg",
+    "InjectFault": "srv",
+    "LoadBundle": "srv",
     "RunPolicy": "action",
 }
 

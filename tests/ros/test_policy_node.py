@@ -252,6 +252,7 @@ def test_one_goal_at_a_time_cancel_and_time_limit(bench):
     second = b.result(b.send(b.goal()))
     assert second.status == GoalStatus.STATUS_ABORTED
     assert "another goal" in second.result.reason.text
+    b.wait_for(lambda: len(b.actions) > 1, "a step of the first goal")
     b.client.result(first.cancel_goal_async(), "answer to the cancellation")
     outcome = b.result(first)
     assert outcome.status == GoalStatus.STATUS_CANCELED
