@@ -1,19 +1,33 @@
-"""PPO in one file, in the style of CleanRL, on our VecEnv: `python single_file_ppo.py SEED` → JSON."""
+"""PPO in one file, in the style of CleanRL, on our VecEnv.
+
+`python single_file_ppo.py SEED [key=value ...]` prints JSON; the keys are those of SETTINGS.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import torch
-from timing import Clock, make_env
+from timing import CHECK_EVERY, Clock, make_env, overridden
 from torch import nn
 from torch.distributions import Normal
 
-NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 64, 32, 5, 8
-GAMMA, LAMBDA, CLIP, LEARNING_RATE, TARGET_KL = 0.9, 0.9, 0.2, 1e-3, 0.02
-CHECK_EVERY = 4096
+SETTINGS = {  # the best of `search.py single_file_ppo`
+    "num_envs": 64,
+    "num_steps": 32,
+    "epochs": 5,
+    "minibatch_size": 256,
+    "gamma": 0.9,
+    "gae_lambda": 0.9,
+    "clip": 0.2,
+    "learning_rate": 1e-3,
+    "target_kl": 0.02,
+    "init_std": 1.0,
+    "activation": "tanh",
+}
 
 
 def layer(inputs, outputs, std=2**0.5):
@@ -24,15 +38,16 @@ def layer(inputs, outputs, std=2**0.5):
 
 
 class Agent(nn.Module):
-    def __init__(self, obs_dim, action_dim):
+    def __init__(self, obs_dim, action_dim, activation, init_std):
         super().__init__()
+        act = {"tanh": nn.Tanh, "relu": nn.ReLU, "elu": nn.ELU}[activation]
         self.critic = nn.Sequential(
-            layer(obs_dim, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, 1, 1.0)
+            layer(obs_dim, 64), act(), layer(64, 64), act(), layer(64, 1, 1.0)
         )
         self.actor = nn.Sequential(
-            layer(obs_dim, 64), nn.Tanh(), layer(64, 64), nn.Tanh(), layer(64, action_dim, 0.01)
+            layer(obs_dim, 64), act(), layer(64, 64), act(), layer(64, action_dim, 0.01)
         )
-        self.log_std = nn.Parameter(torch.zeros(1, action_dim))
+        self.log_std = nn.Parameter(torch.full((1, action_dim), float(np.log(init_std))))
 
     def forward(self, obs, action=None):
         mean = self.actor(obs)
@@ -42,24 +57,25 @@ class Agent(nn.Module):
         return action, log_prob, normal.entropy().sum(1), self.critic(obs).flatten()
 
 
-def main(seed: int) -> dict:
+def main(seed: int, overrides: list[str]) -> dict:
+    s = SimpleNamespace(**overridden(SETTINGS, overrides))
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     np.random.seed(seed)
-    env = make_env(NUM_ENVS)
-    agent = Agent(env.obs_dim, env.action_dim)
-    optimizer = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE, eps=1e-5)
-    shape = (NUM_STEPS, NUM_ENVS)
+    env = make_env(s.num_envs)
+    agent = Agent(env.obs_dim, env.action_dim, s.activation, s.init_std)
+    optimizer = torch.optim.Adam(agent.parameters(), lr=s.learning_rate, eps=1e-5)
+    shape = (s.num_steps, s.num_envs)
     observations = torch.zeros((*shape, env.obs_dim))
     actions = torch.zeros((*shape, env.action_dim))
     log_probs, rewards, values, dones = (torch.zeros(shape) for _ in range(4))
-    batch = NUM_STEPS * NUM_ENVS
-    learning_rate = LEARNING_RATE
+    batch = s.num_steps * s.num_envs
+    learning_rate = s.learning_rate
     clock = Clock()
     obs = torch.tensor(env.reset(seed))
     steps, next_check = 0, CHECK_EVERY
     while True:
-        for t in range(NUM_STEPS):
+        for t in range(s.num_steps):
             observations[t] = obs
             with torch.no_grad():
                 action, log_prob, _, value = agent(obs)
@@ -70,41 +86,41 @@ def main(seed: int) -> dict:
                 with torch.no_grad():
                     tail = agent.critic(torch.from_numpy(step.final_obs)).flatten()
                 cut = torch.from_numpy(step.truncated[step.done_ids])
-                rewards[t, step.done_ids] += GAMMA * tail * cut
+                rewards[t, step.done_ids] += s.gamma * tail * cut
             dones[t] = torch.from_numpy(step.terminated | step.truncated)
             obs = torch.tensor(step.obs)
         steps += batch
         with torch.no_grad():
             next_value = agent.critic(obs).flatten()
             advantages = torch.zeros_like(rewards)
-            last = torch.zeros(NUM_ENVS)
-            for t in reversed(range(NUM_STEPS)):
+            last = torch.zeros(s.num_envs)
+            for t in reversed(range(s.num_steps)):
                 alive = 1.0 - dones[t]
-                following = next_value if t == NUM_STEPS - 1 else values[t + 1]
-                delta = rewards[t] + GAMMA * following * alive - values[t]
-                last = delta + GAMMA * LAMBDA * alive * last
+                following = next_value if t == s.num_steps - 1 else values[t + 1]
+                delta = rewards[t] + s.gamma * following * alive - values[t]
+                last = delta + s.gamma * s.gae_lambda * alive * last
                 advantages[t] = last
             returns = advantages + values
         flat = [x.flatten(0, 1) for x in (observations, actions, log_probs, advantages, returns)]
-        for _ in range(EPOCHS):
+        for _ in range(s.epochs):
             order = torch.randperm(batch)
-            for start in range(0, batch, batch // MINIBATCHES):
+            for start in range(0, batch, s.minibatch_size):
                 o, a, old, advantage, target = (
-                    x[order[start : start + batch // MINIBATCHES]] for x in flat
+                    x[order[start : start + s.minibatch_size]] for x in flat
                 )
                 _, log_prob, entropy, value = agent(o, a)
                 log_ratio = log_prob - old
                 ratio = log_ratio.exp()
                 with torch.no_grad():
                     kl = ((ratio - 1) - log_ratio).mean()
-                    if kl > 2 * TARGET_KL:
+                    if kl > 2 * s.target_kl:
                         learning_rate = max(1e-5, learning_rate / 1.5)
-                    elif kl < TARGET_KL / 2:
+                    elif kl < s.target_kl / 2:
                         learning_rate = min(1e-2, learning_rate * 1.5)
                     optimizer.param_groups[0]["lr"] = learning_rate
                 advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
                 policy_loss = torch.max(
-                    -advantage * ratio, -advantage * ratio.clamp(1 - CLIP, 1 + CLIP)
+                    -advantage * ratio, -advantage * ratio.clamp(1 - s.clip, 1 + s.clip)
                 ).mean()
                 loss = policy_loss + 0.5 * ((value - target) ** 2).mean() - 0.0 * entropy.mean()
                 optimizer.zero_grad()
@@ -123,4 +139,4 @@ def main(seed: int) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(int(sys.argv[1]))))
+    print(json.dumps(main(int(sys.argv[1]), sys.argv[2:])))

@@ -15,7 +15,17 @@ from rlinf_ros_training.envs.tasks.reach import ReachPosition
 GOAL_RATE = 0.9
 EPISODES = 256
 HELD_OUT_SEED = 2**31 + 10_000_000
+CHECK_EVERY = 2048  # env steps between two checks of the success rate, on all sides
 GIVE_UP_S = 90.0
+
+
+def overridden(settings: dict, overrides: list[str]) -> dict:
+    """A copy of `settings` with `key=value` strings applied, each in the type of its default."""
+    values = dict(settings)
+    for override in overrides:
+        key, _, value = override.partition("=")
+        values[key] = type(settings[key])(value)
+    return values
 
 
 def make_env(num_envs: int, threads: int = 2, **more) -> MujocoVecEnv:
