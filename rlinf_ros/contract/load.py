@@ -23,9 +23,16 @@ from .model import (
     ActionSpec,
     ActionTerm,
     Contract,
-    Interface,
     ObservationSpec,
     ObservationTerm,
+)
+from .tool_action import (
+    TOOL_ELEMENTS,
+    TOOL_UNITS,
+    GripperMap,
+    Interface,
+    read_gripper,
+    read_tool_motion,
 )
 
 SCHEMA = "rlinf_ros/contract/v1"
@@ -63,7 +70,7 @@ def _observation(doc: Fields, actions: tuple[ActionTerm, ...], max_age_s: float)
         tool = doc.string("tool_link")
         terms: list[ObservationTerm] = []
         for entry in doc.children("terms"):
-            term = _term(entry, sum(len(a.joints) for a in actions))
+            term = _term(entry, sum(len(a.elements) for a in actions))
             if term.name in [t.name for t in terms]:
                 entry.fail(
                     "name", f"'{term.name}' appears twice", fix="give each term its own name"
@@ -80,6 +87,7 @@ def _term(doc: Fields, action_size: int) -> ObservationTerm:
         kind = doc.choice("kind", TERM_KINDS)
         joints: tuple[str, ...] = ()
         frame = orientation = ""
+        gripper: GripperMap | None = None
         if kind in JOINT_KINDS:
             joints = doc.strings("joints")
             size, unit = len(joints), JOINT_KINDS[kind]
@@ -89,6 +97,8 @@ def _term(doc: Fields, action_size: int) -> ObservationTerm:
             frame = doc.string("frame")
             orientation = doc.choice("orientation", list(ORIENTATION_SIZES))
             size, unit = ORIENTATION_SIZES[orientation], "1"
+        elif kind == "gripper_position":
+            gripper, size, unit = read_gripper(doc), 1, "1"
         else:
             size, unit = action_size, "1"
         doc.choice("unit", [unit])
@@ -110,6 +120,7 @@ def _term(doc: Fields, action_size: int) -> ObservationTerm:
             scale=scale,
             clip=None if clip is None else (clip[0], clip[1]),
             history=doc.integer("history", 1, low=1),
+            gripper=gripper,
         )
 
 
@@ -123,14 +134,16 @@ class _Action(NamedTuple):
 
 def _action(doc: Fields) -> _Action:
     with doc:
+        clip = doc.number("clip", positive=True)
         terms: list[ActionTerm] = []
         interfaces: list[Interface] = []
         for entry in doc.children("terms"):
-            term = _action_term(entry)
-            for joint in term.joints:
-                if any(joint in other.joints for other in terms):
-                    entry.fail("joints", f"'{joint}' is already driven by another action term")
-            interfaces.append("velocity" if term.type == "joint_velocity" else "position")
+            term = _action_term(entry, clip)
+            _check_beside(entry, term, terms)
+            terms.append(term)
+            if term.gripper is not None:
+                continue  # it has a controller of its own
+            interfaces.append(_interface(term))
             if interfaces[-1] != interfaces[0]:
                 entry.fail(
                     "type",
@@ -138,9 +151,8 @@ def _action(doc: Fields) -> _Action:
                     f"{interfaces[0]} interface",
                     fix="a controller takes one interface: use one kind for all terms",
                 )
-            terms.append(term)
-        if not terms:
-            doc.fail("terms", "the action has no terms", allowed=list(ACTION_UNITS))
+        if not interfaces:
+            doc.fail("terms", "the action has no terms for the arm", allowed=list(ACTION_UNITS))
         interface = interfaces[0]
         hold = doc.choice("hold", list(HOLDS.values()))
         if hold != HOLDS[interface]:
@@ -158,16 +170,48 @@ def _action(doc: Fields) -> _Action:
                 tracking_error_rad=limits.number("tracking_error_rad", positive=True),
                 position_margin_rad=limits.number("position_margin_rad", low=0.0),
             )
-        clip = doc.number("clip", positive=True)
         return _Action(tuple(terms), clip, hold, bounds, interface)
 
 
-def _action_term(doc: Fields) -> ActionTerm:
+def _interface(term: ActionTerm) -> Interface:
+    if term.tool is not None:
+        return term.tool.interface
+    return "velocity" if term.type == "joint_velocity" else "position"
+
+
+def _check_beside(entry: Fields, term: ActionTerm, before: list[ActionTerm]) -> None:
+    """Fail at `entry` if `term` drives what a term before it drives already."""
+    for joint in term.joints:
+        if any(joint in other.joints for other in before):
+            entry.fail("joints", f"'{joint}' is already driven by another action term")
+    if term.gripper is not None:
+        if any(other.gripper is not None for other in before):
+            entry.fail("type", "a second gripper", fix="one gripper per arm is supported")
+    elif any(other.gripper is None and (term.tool or other.tool) for other in before):
+        entry.fail(
+            "type",
+            "a tool action moves all joints of the arm",
+            fix="let it be the only term beside a gripper",
+        )
+
+
+def _action_term(doc: Fields, clip: float) -> ActionTerm:
     with doc:
         name = doc.string("name")
         type_ = doc.choice("type", list(ACTION_UNITS))
         unit = doc.choice("unit", [ACTION_UNITS[type_]])
+        if type_ == "gripper":
+            gripper = read_gripper(doc)
+            if max(abs(gripper.policy_open), abs(gripper.policy_closed)) > clip:
+                doc.fail("policy", f"an end of it is beyond action.clip {clip:g}: never reached")
+            return ActionTerm(name, type_, unit, (), (1.0,), (0.0,), gripper=gripper)
         joints = doc.strings("joints")
+        if type_ in TOOL_UNITS:
+            tool, size = read_tool_motion(doc, type_), len(TOOL_ELEMENTS)
+            scale = doc.numbers("scale", length=size)  # metres and radians: no one number for all
+            if 0.0 in scale:
+                doc.fail("scale", "a scale of 0 makes the action inert")
+            return ActionTerm(name, type_, unit, joints, scale, (0.0,) * size, tool=tool)
         if type_ == "joint_offset_from_default":
             offset = doc.numbers("default_rad", length=len(joints))
         elif type_ == "joint_position":

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from .tool_action import TOOL_ELEMENTS, TOOL_UNITS, GripperMap, Interface, ToolMotion
+
 OrientationFormat = Literal["quat_xyzw", "quat_wxyz", "rot6d"]
 ORIENTATION_SIZES: dict[str, int] = {"quat_xyzw": 4, "quat_wxyz": 4, "rot6d": 6}
 
@@ -27,7 +29,13 @@ POINT_KINDS: dict[str, str] = {
     "goal_rotation_error": "rad",
 }
 ORIENTATION_KINDS: tuple[str, ...] = ("tcp_orientation", "goal_orientation")
-TERM_KINDS: tuple[str, ...] = (*JOINT_KINDS, *POINT_KINDS, *ORIENTATION_KINDS, "last_action")
+TERM_KINDS: tuple[str, ...] = (
+    *JOINT_KINDS,
+    *POINT_KINDS,
+    *ORIENTATION_KINDS,
+    "gripper_position",
+    "last_action",
+)
 TERM_HELP: dict[str, str] = {
     "joint_position": "measured joint angle",
     "joint_velocity": "measured joint velocity",
@@ -39,6 +47,7 @@ TERM_HELP: dict[str, str] = {
     "goal_orientation": "goal orientation of the tool link",
     "goal_position_error": "goal position minus tool position",
     "goal_rotation_error": "rotation vector that turns the tool into the goal orientation",
+    "gripper_position": "measured angle of the gripper's joint, in the policy's number",
     "last_action": "last command that the guard sent, in action units",
 }
 
@@ -48,14 +57,18 @@ ActionType = Literal[
     "joint_delta_from_last_command",
     "joint_offset_from_default",
     "joint_velocity",
+    "tool_twist",
+    "tool_pose_delta",
+    "gripper",
 ]
-Interface = Literal["position", "velocity"]
 ACTION_UNITS: dict[str, str] = {
     "joint_position": "rad",
     "joint_delta_from_measured": "rad",
     "joint_delta_from_last_command": "rad",
     "joint_offset_from_default": "rad",
     "joint_velocity": "rad/s",
+    **TOOL_UNITS,
+    "gripper": "1",
 }
 # What the guard does when the policy is silent: a position is held, a velocity must be brought to 0.
 # The other pairing moves the arm (holding a velocity, or commanding position 0).
@@ -77,6 +90,7 @@ class ObservationTerm:
     scale: tuple[float, ...] = ()
     clip: tuple[float, float] | None = None
     history: int = 1
+    gripper: GripperMap | None = None
 
     @property
     def width(self) -> int:
@@ -100,7 +114,12 @@ class ObservationSpec:
 
 @dataclass(frozen=True)
 class ActionTerm:
-    """A block of the action vector: some joints, one type. `scale` is in `unit` per unit of action."""
+    """A block of the action vector: some joints, one type. `scale` is in `unit` per unit of action.
+
+    joints: of the arm that the term drives. tool: for `tool_twist` and `tool_pose_delta`, whose six
+    numbers move all joints together; their joint targets come from inverse kinematics. gripper: for
+    `gripper`, one number and no joint of the arm.
+    """
 
     name: str
     type: str
@@ -108,6 +127,15 @@ class ActionTerm:
     joints: tuple[str, ...]
     scale: tuple[float, ...]
     offset: tuple[float, ...]
+    tool: ToolMotion | None = None
+    gripper: GripperMap | None = None
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """A name for each of the term's numbers."""
+        if self.tool is not None:
+            return tuple(f"{self.name}[{element}]" for element in TOOL_ELEMENTS)
+        return self.joints if self.gripper is None else (self.gripper.joint,)
 
 
 @dataclass(frozen=True)
@@ -138,12 +166,22 @@ class ActionSpec:
     @property
     def size(self) -> int:
         """Length A of the action vector."""
-        return sum(len(term.joints) for term in self.terms)
+        return len(self.elements)
+
+    @property
+    def elements(self) -> tuple[str, ...]:
+        """A name for each number of the action: its joint, or `tool[x]` of a tool action."""
+        return tuple(element for term in self.terms for element in term.elements)
 
     @property
     def joints(self) -> tuple[str, ...]:
-        """All commanded joints, in action order."""
+        """All commanded joints of the arm, in the order of the terms."""
         return tuple(joint for term in self.terms for joint in term.joints)
+
+    @property
+    def gripper(self) -> GripperMap | None:
+        """The gripper that the action drives, or None."""
+        return next((term.gripper for term in self.terms if term.gripper is not None), None)
 
 
 @dataclass(frozen=True)

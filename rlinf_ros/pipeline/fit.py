@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..contract.errors import ConfigError, nearest
 from ..contract.model import Contract
+from ..contract.tool_action import TOOL_ELEMENTS
 from ..robot.description import RobotDescription
 
 
@@ -37,6 +38,28 @@ def check_fits(contract: Contract, robot: RobotDescription) -> None:
             if term.kind.endswith("_error"):
                 frames.append(tool)
             _known(term.frame, frames, f"{where}.observation.terms[{i}].frame", "frame")
+    for i, action in enumerate(contract.action.terms):
+        path = f"{where}.action.terms[{i}]"
+        if action.tool is not None:
+            _known(action.tool.reference_point, [tool], f"{path}.reference_point", "tool link")
+            frames = [base, robot.frames.controller_base, tool]
+            _known(action.tool.frame, frames, f"{path}.frame", "frame")
+            if len(action.joints) < len(TOOL_ELEMENTS):
+                raise ConfigError(
+                    f"{len(action.joints)} joints can't follow the six numbers of a tool action",
+                    where=f"{path}.type",
+                    fix="use a joint action for this arm",
+                )
+    grippers = [
+        (f"observation.terms[{i}]", t.gripper) for i, t in enumerate(contract.observation.terms)
+    ]
+    grippers += [(f"action.terms[{i}]", t.gripper) for i, t in enumerate(contract.action.terms)]
+    for path, gripper in grippers:
+        if gripper is not None and gripper.joint in robot.joint_names:
+            raise ConfigError(
+                f"'{gripper.joint}' is a joint of the arm, not of the gripper",
+                where=f"{where}.{path}.joint",
+            )
     for joint, limit in zip(
         contract.action.joints, contract.action.limits.velocity_rad_s, strict=True
     ):

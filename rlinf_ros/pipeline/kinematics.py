@@ -1,4 +1,4 @@
-"""Forward kinematics of the arm's chain, batched: one body for numpy and torch, with gradients.
+"""Forward kinematics and Jacobian of the arm's chain, batched: one body for numpy and torch, with gradients.
 
 The fixed transforms between the joints are folded once, at construction. At run time a rotation is
 three axes, arrays of shape (3, N): a turn about z mixes two of them, and a fixed turn by 90° only
@@ -77,6 +77,28 @@ class Kinematics:
         for step in self._steps:
             frame = step.advance(xp, frame, rows)
         return ToolPose(xp, frame, self._end, q.shape[:-1])
+
+    def jacobian(self, q: Array) -> tuple[ToolPose, Array]:
+        """(..., J) → the tool's pose, and the geometric Jacobian (..., 6, J) at it, in base.
+
+        Rows: velocity of the tool link's origin in m/s, then angular velocity in rad/s, per rad/s of
+        each joint. For a joint with axis z through o the column is (z × (p - o), z).
+        """
+        xp, rows, frame = self._begin(q)
+        through: list[tuple[Array, Array]] = []
+        for step in self._steps:
+            frame = step.advance(xp, frame, rows)
+            axis, sign = frame.axis(2)
+            through.append((axis * sign, frame.position))
+        pose = ToolPose(xp, frame, self._end, q.shape[:-1])
+        p = frame.moved(self._end.offset).position
+        columns = [xp.zeros((6, p.shape[1]), dtype=q.dtype, device=device(q))] * len(rows)
+        for step, (z, origin) in zip(self._steps, through, strict=True):
+            z, r = xp.broadcast_to(z, p.shape), p - origin
+            linear = [z[i - 2] * r[i - 1] - z[i - 1] * r[i - 2] for i in range(3)]
+            columns[step.index] = xp.stack([*linear, z[0], z[1], z[2]], axis=0)
+        jacobian = xp.permute_dims(xp.stack(columns, axis=0), (2, 1, 0))
+        return pose, xp.reshape(jacobian, (*q.shape[:-1], 6, len(rows)))
 
     def forward_pose(self, q: Array) -> tuple[Array, Array]:
         """(..., J) → tool position (..., 3) m and orientation (..., 4) xyzw, w ≥ 0, in base."""

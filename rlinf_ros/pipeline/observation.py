@@ -85,6 +85,7 @@ class ObservationPipeline:
         for term in self.spec.terms:
             elements = (
                 term.joints
+                or (term.gripper and (term.gripper.joint,))
                 or {3: "xyz", 4: term.orientation[-4:]}.get(term.size)
                 or range(term.size)
             )

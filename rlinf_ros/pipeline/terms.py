@@ -13,6 +13,7 @@ from typing import Any
 import array_api_compat
 
 from ..contract.model import ObservationTerm
+from .gripper import to_policy
 from .kinematics import Kinematics, ToolPose
 from .rotations import (
     matrix_to_quat,
@@ -25,7 +26,8 @@ from .rotations import (
 
 Array = Any
 # Keys: joint_position (..., J) rad; joint_velocity (..., J) rad/s; last_command (..., J) rad or rad/s;
-# last_action (..., A); goal_position (..., 3) m and goal_quat_xyzw (..., 4), both in base_link.
+# last_action (..., A); with a gripper: gripper_position and last_gripper (..., 1) rad, measured and as
+# sent; goal_position (..., 3) m and goal_quat_xyzw (..., 4), both in base_link.
 RawState = Mapping[str, Array]
 
 
@@ -120,6 +122,11 @@ def _joints(key: str) -> TermFunction:
     return lambda context, term, frame, index: context.state[key][..., index]
 
 
+def _opening(context: Context, term: ObservationTerm, frame: Frame, index: Any) -> Array:
+    assert term.gripper is not None
+    return to_policy(term.gripper, context.state["gripper_position"])
+
+
 TERM_FUNCTIONS: dict[str, TermFunction] = {
     "joint_position": _joints("joint_position"),
     "joint_velocity": _joints("joint_velocity"),
@@ -143,5 +150,6 @@ TERM_FUNCTIONS: dict[str, TermFunction] = {
     "goal_rotation_error": lambda context, term, frame, index: frame.vector(
         context.rotation_error, context
     ),
+    "gripper_position": _opening,
     "last_action": lambda context, term, frame, index: context.state["last_action"],
 }

@@ -94,5 +94,5 @@ def _name(
     if kind == "observation":
         return f"observation term '{observe.element_names()[column]}'"
     if kind == "action":
-        return f"action of '{contract.action.joints[column]}'"
+        return f"action of '{contract.action.elements[column]}'"
     return f"command of '{robot.joint_names[column]}'"

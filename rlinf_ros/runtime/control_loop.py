@@ -102,7 +102,7 @@ class ControlLoop:
         took_s = time.perf_counter() - started
         self._before = state
         if not np.all(np.isfinite(action)):
-            joint = self.contract.action.joints[_first_bad(action)]
+            joint = self.contract.action.elements[_first_bad(action)]
             reason = Reason(
                 Code.NON_FINITE,
                 f"the policy's action for '{joint}' is {action[_first_bad(action)]}",

@@ -21,10 +21,11 @@ from ..unit.test_pipeline import ORDERS
 STEPS = 149  # of an episode of 150: the last one would show the next episode's goal
 
 
-@pytest.fixture(scope="module", params=["reach", "reach_position"])
+@pytest.fixture(scope="module", params=["reach", "reach_position", "reach_twist"])
 def episode(request):
     """(env, rows): what the simulator saw, said and sent at each step of one episode."""
-    env = make_env(EnvConfig(task=request.param), 1, training=False)
+    task = "reach" if request.param == "reach_twist" else request.param
+    env = make_env(EnvConfig(task=task, contract=request.param), 1, training=False)
     obs = env.reset_to_seeds([2**31 + 7])[0].copy()
     rng, rows = np.random.default_rng(0), []
     for _ in range(min(STEPS, env.max_episode_steps - 1)):

@@ -186,8 +186,16 @@ def test_a_missing_file_lists_what_is_there(tmp_path):
         load_contract(tmp_path / "rech.yaml")
 
 
-@pytest.mark.parametrize("robot", ["ur5e", "ur5"])
-@pytest.mark.parametrize("name", ["reach", "reach_position"])
+@pytest.mark.parametrize(
+    ("robot", "name"),
+    [
+        ("ur5e", "reach"),
+        ("ur5e", "reach_position"),
+        ("ur5e", "reach_twist"),
+        ("ur5", "reach"),
+        ("ur5", "reach_position"),
+    ],
+)
 def test_the_shipped_contracts_fit_their_robots(robot, name):
     from rlinf_ros.pipeline.fit import check_fits
 

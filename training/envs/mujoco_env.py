@@ -50,6 +50,7 @@ class MujocoVecEnv:
         self.contract, self.robot, self.num_envs = contract, robot, num_envs
         self.observations = ObservationPipeline(contract, robot)
         self.actions = ActionPipeline(contract, robot)
+        _refuse_what_is_not_simulated(contract)
         self.task = task(robot, self.observations.kinematics)
         self.obs_dim, self.action_dim = self.observations.size, self.actions.size
         self.control_dt_s = contract.control_dt_s
@@ -247,6 +248,16 @@ class MujocoVecEnv:
         """Free the batch and its threads."""
         self._physics = {}
         self._batch = None
+
+
+def _refuse_what_is_not_simulated(contract: Contract) -> None:
+    observed = any(term.gripper for term in contract.observation.terms)
+    if observed or contract.action.gripper is not None:
+        raise ConfigError(
+            "the simulated arm has no gripper",
+            where=f"contract '{contract.name}'",
+            fix="train a contract without gripper terms here",
+        )
 
 
 def _whole(span_s: float, dt_s: float, where: str) -> int:
